@@ -1,0 +1,155 @@
+// The SIMD vocabulary of the CPU kernels: vectors of eight floats, whatever the machine's width, so that every
+// sum has the same eight chains and the same final tree on every target. FMA is used where the target has it.
+//
+// Included once per Highway target (see foreach_target.h), hence no ordinary include guard.
+#if defined(PACELINE_VEC8_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PACELINE_VEC8_INL_H_
+#undef PACELINE_VEC8_INL_H_
+#else
+#define PACELINE_VEC8_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace paceline::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DF = hn::CappedTag<float, 8>;
+using VF = hn::Vec<DF>;
+constexpr size_t kLanes = hn::MaxLanes(DF());
+constexpr size_t kParts = 8 / kLanes;
+
+struct Vec8 {
+  VF part[kParts];
+};
+
+HWY_INLINE Vec8 zero8() {
+  Vec8 r;
+  for (size_t i = 0; i < kParts; ++i) {
+    r.part[i] = hn::Zero(DF());
+  }
+  return r;
+}
+HWY_INLINE Vec8 set8(float x) {
+  Vec8 r;
+  for (size_t i = 0; i < kParts; ++i) {
+    r.part[i] = hn::Set(DF(), x);
+  }
+  return r;
+}
+HWY_INLINE Vec8 load8(const float* p) {
+  Vec8 r;
+  for (size_t i = 0; i < kParts; ++i) {
+    r.part[i] = hn::LoadU(DF(), p + i * kLanes);
+  }
+  return r;
+}
+HWY_INLINE void store8(const Vec8& v, float* p) {
+  for (size_t i = 0; i < kParts; ++i) {
+    hn::StoreU(v.part[i], DF(), p + i * kLanes);
+  }
+}
+
+// a * b + c
+HWY_INLINE Vec8 mul_add(const Vec8& a, const Vec8& b, const Vec8& c) {
+  Vec8 r;
+  for (size_t i = 0; i < kParts; ++i) {
+    r.part[i] = hn::MulAdd(a.part[i], b.part[i], c.part[i]);
+  }
+  return r;
+}
+HWY_INLINE Vec8 operator+(const Vec8& a, const Vec8& b) {
+  Vec8 r;
+  for (size_t i = 0; i < kParts; ++i) {
+    r.part[i] = hn::Add(a.part[i], b.part[i]);
+  }
+  return r;
+}
+HWY_INLINE Vec8 operator-(const Vec8& a, const Vec8& b) {
+  Vec8 r;
+  for (size_t i = 0; i < kParts; ++i) {
+    r.part[i] = hn::Sub(a.part[i], b.part[i]);
+  }
+  return r;
+}
+HWY_INLINE Vec8 operator*(const Vec8& a, const Vec8& b) {
+  Vec8 r;
+  for (size_t i = 0; i < kParts; ++i) {
+    r.part[i] = hn::Mul(a.part[i], b.part[i]);
+  }
+  return r;
+}
+HWY_INLINE Vec8 operator/(const Vec8& a, const Vec8& b) {
+  Vec8 r;
+  for (size_t i = 0; i < kParts; ++i) {
+    r.part[i] = hn::Div(a.part[i], b.part[i]);
+  }
+  return r;
+}
+HWY_INLINE Vec8 max8(const Vec8& a, const Vec8& b) {
+  Vec8 r;
+  for (size_t i = 0; i < kParts; ++i) {
+    r.part[i] = hn::Max(a.part[i], b.part[i]);
+  }
+  return r;
+}
+HWY_INLINE Vec8 exp8(const Vec8& a) {
+  Vec8 r;
+  for (size_t i = 0; i < kParts; ++i) {
+    r.part[i] = hn::Exp(DF(), a.part[i]);
+  }
+  return r;
+}
+HWY_INLINE float exp1(float x) { return hn::GetLane(exp8(set8(x)).part[0]); }
+
+// The tree that ends every sum: t_i = c_i + c_{i+4}, then (t0 + t1) + (t2 + t3).
+HWY_INLINE float sum8(const Vec8& v) {
+  HWY_ALIGN float c[8];
+  store8(v, c);
+  return ((c[0] + c[4]) + (c[1] + c[5])) + ((c[2] + c[6]) + (c[3] + c[7]));
+}
+HWY_INLINE float max_of8(const Vec8& v) {
+  HWY_ALIGN float c[8];
+  store8(v, c);
+  float m = c[0];
+  for (size_t i = 1; i < 8; ++i) {
+    m = c[i] > m ? c[i] : m;
+  }
+  return m;
+}
+
+// sums[i] = sum8(v[i]) for four vectors at once, with the same tree.
+HWY_INLINE void sum8x4(const Vec8* v, float* sums) {
+  if constexpr (kLanes >= 4) {
+    const hn::CappedTag<float, 4> d4;
+    using V4 = hn::Vec<decltype(d4)>;
+    V4 t[4];
+    for (size_t i = 0; i < 4; ++i) {
+      if constexpr (kParts == 1) {
+        t[i] = hn::Add(hn::LowerHalf(d4, v[i].part[0]), hn::UpperHalf(d4, v[i].part[0]));
+      } else {
+        t[i] = hn::Add(v[i].part[0], v[i].part[kParts - 1]);
+      }
+    }
+    const auto pairs = [&](V4 a, V4 b) {  // a0+a1, a2+a3, b0+b1, b2+b3
+      return hn::Add(hn::ConcatEven(d4, b, a), hn::ConcatOdd(d4, b, a));
+    };
+    hn::StoreU(pairs(pairs(t[0], t[1]), pairs(t[2], t[3])), d4, sums);
+  } else {
+    for (size_t i = 0; i < 4; ++i) {
+      sums[i] = sum8(v[i]);
+    }
+  }
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace paceline::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
