@@ -20,11 +20,11 @@ if(PACELINE_FUZZ)
 endif()
 
 # Highway, and which of its targets are built: each costs compile time, and every x86-64 machine of the last
-# decade has AVX2. Machines without it use the SSE2 build.
+# decade has AVX2. Machines without it use the SSE4 build.
 add_library(paceline_simd INTERFACE)
 target_link_libraries(paceline_simd INTERFACE hwy::hwy)
 target_compile_definitions(paceline_simd INTERFACE
-  "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL)")
+  "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_AVX3_DL)")
 
 function(paceline_layer name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})

@@ -116,7 +116,7 @@ void CpuStream::leader_main() {
 
 void CpuStream::execute(const Command& command) {
   if (command.num_tasks == 1) {
-    command.kernel(command.params.data(), TaskContext{0, 0, scratch_.get()});
+    command.kernel(command.params.data(), TaskContext{0, 1, 0, scratch_.get()});
   } else {
     device_.team().run(command.kernel, command.params.data(), command.num_tasks, scratch_.get());
   }

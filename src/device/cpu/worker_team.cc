@@ -40,7 +40,7 @@ void WorkerTeam::work(int worker, std::byte* scratch) {
     if (task >= job.num_tasks) {
       return;
     }
-    job.kernel(job.params, TaskContext{task, worker, scratch});
+    job.kernel(job.params, TaskContext{task, job.num_tasks, worker, scratch});
   }
 }
 
@@ -81,7 +81,7 @@ void WorkerTeam::run(KernelFn kernel, const void* params, int64_t num_tasks,
   std::unique_lock<std::mutex> lock(launch_mutex_, std::defer_lock);
   if (helpers_.empty() || num_tasks <= 1 || !lock.try_lock()) {
     for (int64_t task = 0; task < num_tasks; ++task) {
-      kernel(params, TaskContext{task, 0, leader_scratch});
+      kernel(params, TaskContext{task, num_tasks, 0, leader_scratch});
     }
     return;
   }

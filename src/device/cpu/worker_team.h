@@ -17,6 +17,7 @@ struct TaskContext {
   static constexpr size_t kScratchBytes = size_t{2} << 20;
 
   int64_t task = 0;
+  int64_t num_tasks = 1;
   int worker = 0;
   std::byte* scratch = nullptr;  // kScratchBytes bytes, 64-byte aligned
 };

@@ -126,26 +126,25 @@ HWY_INLINE float max_of8(const Vec8& v) {
 
 // sums[i] = sum8(v[i]) for four vectors at once, with the same tree.
 HWY_INLINE void sum8x4(const Vec8* v, float* sums) {
-  if constexpr (kLanes >= 4) {
-    const hn::CappedTag<float, 4> d4;
-    using V4 = hn::Vec<decltype(d4)>;
-    V4 t[4];
-    for (size_t i = 0; i < 4; ++i) {
-      if constexpr (kParts == 1) {
-        t[i] = hn::Add(hn::LowerHalf(d4, v[i].part[0]), hn::UpperHalf(d4, v[i].part[0]));
-      } else {
-        t[i] = hn::Add(v[i].part[0], v[i].part[kParts - 1]);
-      }
-    }
-    const auto pairs = [&](V4 a, V4 b) {  // a0+a1, a2+a3, b0+b1, b2+b3
-      return hn::Add(hn::ConcatEven(d4, b, a), hn::ConcatOdd(d4, b, a));
-    };
-    hn::StoreU(pairs(pairs(t[0], t[1]), pairs(t[2], t[3])), d4, sums);
-  } else {
-    for (size_t i = 0; i < 4; ++i) {
-      sums[i] = sum8(v[i]);
-    }
+#if HWY_TARGET == HWY_SCALAR
+  for (size_t i = 0; i < 4; ++i) {
+    sums[i] = sum8(v[i]);
   }
+#else
+  const hn::CappedTag<float, 4> d4;
+  using V4 = hn::Vec<decltype(d4)>;
+  const auto fours = [&](const Vec8& x) {
+#if HWY_MAX_BYTES >= 32
+    return hn::Add(hn::LowerHalf(d4, x.part[0]), hn::UpperHalf(d4, x.part[0]));
+#else
+    return hn::Add(x.part[0], x.part[1]);
+#endif
+  };
+  const auto pairs = [&](V4 a, V4 b) {  // a0+a1, a2+a3, b0+b1, b2+b3
+    return hn::Add(hn::ConcatEven(d4, b, a), hn::ConcatOdd(d4, b, a));
+  };
+  hn::StoreU(pairs(pairs(fours(v[0]), fours(v[1])), pairs(fours(v[2]), fours(v[3]))), d4, sums);
+#endif
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
