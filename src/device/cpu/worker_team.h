@@ -14,7 +14,7 @@ namespace paceline::cpu {
 // What a kernel's task sees: which task it is, who runs it, and scratch memory of that worker's own
 // (the CPU's shared memory: fixed size, contents undefined at the start of a task).
 struct TaskContext {
-  static constexpr size_t kScratchBytes = size_t{2} << 20;
+  static constexpr size_t kScratchBytes = size_t{4} << 20;
 
   int64_t task = 0;
   int64_t num_tasks = 1;
