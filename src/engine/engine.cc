@@ -23,14 +23,26 @@ Status complete_options(const ModelConfig& model, EngineOptions& options) {
   PACELINE_RETURN_IF_ERROR(
       check_range("max_num_batched_tokens", options.max_num_batched_tokens, 1, 1 << 20));
   PACELINE_RETURN_IF_ERROR(check_range("block_size", options.block_size, 1, 4096));
-  if (options.max_model_len == 0) {
+  const bool any_length = options.max_model_len == 0;
+  if (any_length) {
     options.max_model_len = model.max_position;
   }
   PACELINE_RETURN_IF_ERROR(
       check_range<int64_t>("max_model_len", options.max_model_len, 2, model.max_position));
+  const int64_t block_bytes =
+      kv_bytes_per_token(model, options.kv_cache_dtype) * options.block_size;
+  const int64_t blocks_per_seq = ceil_div(options.max_model_len, options.block_size);
   if (options.num_blocks == 0) {
     options.num_blocks =
-        options.max_num_seqs * ceil_div(options.max_model_len, options.block_size);
+        std::min(options.kv_cache_bytes / block_bytes, options.max_num_seqs * blocks_per_seq);
+    if (options.num_blocks == 0 || (!any_length && options.num_blocks < blocks_per_seq)) {
+      return invalid_argument(
+          "kv_cache_bytes is {}; one request of max_model_len {} needs {} ({} blocks of {} bytes)",
+          options.kv_cache_bytes, options.max_model_len, blocks_per_seq * block_bytes,
+          blocks_per_seq, block_bytes);
+    }
+    options.max_model_len =
+        std::min(options.max_model_len, options.num_blocks * options.block_size);
   }
   return check_range<int64_t>("num_blocks", options.num_blocks, 1, INT32_MAX);
 }

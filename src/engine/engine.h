@@ -22,9 +22,10 @@ namespace paceline {
 struct EngineOptions {
   int max_num_seqs = 8;               // requests that run at once
   int max_num_batched_tokens = 512;   // tokens of a step: the chunk budget of prefill
-  int64_t max_model_len = 0;          // tokens of a request; 0: as many as the model was made for
+  int64_t max_model_len = 0;          // tokens of a request; 0: what the model was made for, or what the cache holds
   int block_size = 16;
-  int64_t num_blocks = 0;             // 0: room for max_num_seqs requests of max_model_len
+  int64_t num_blocks = 0;             // 0: what kv_cache_bytes hold, but no more than all requests can use
+  int64_t kv_cache_bytes = int64_t{1} << 30;  // of all layers; not read when num_blocks is given
   DType kv_cache_dtype = DType::kFloat16;
   KVCacheLayout kv_cache_layout = KVCacheLayout::kNHD;
   std::string attention_kernel;       // empty: the fastest
