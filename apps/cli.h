@@ -1,10 +1,10 @@
 // What the subcommands share.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include <functional>
 #include <string>
+
+#include <CLI/CLI.hpp>
 
 #include "paceline/status.h"
 

@@ -4,21 +4,23 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iostream>
 #include <memory>
+
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "cli.h"
 #include "engine/engine.h"
-#include "model/tokenizer.h"
+#include "model/gguf_tokenizer.h"
+#include "model/stream_decoder.h"
 
 namespace paceline::cli {
 namespace {
@@ -105,9 +107,9 @@ class Session {
       generations_.back().prompt_tokens = ids.size();
       const auto id = engine_.add_request(std::move(ids), options_.sampling);
       if (!id.ok()) {
-        return {id.status().code(), prompts.size() == 1
-                                        ? id.status().message()
-                                        : fmt::format("prompt {}: {}", i + 1, id.status().message())};
+        return {id.status().code(),
+                prompts.size() == 1 ? id.status().message()
+                                    : fmt::format("prompt {}: {}", i + 1, id.status().message())};
       }
       first_id_ = i == 0 ? *id : first_id_;
     }
@@ -142,13 +144,14 @@ class Session {
                  seconds_);
       return;
     }
-    fmt::print(stderr,
-               "prompt: {} tokens; time to first token: {:.1f} ms; generated: {} tokens in {:.2f} s",
-               prompt_tokens, first_token_seconds_ * 1e3, num_tokens_, seconds_);
+    fmt::print(
+        stderr,
+        "prompt: {} tokens; time to first token: {:.1f} ms; generated: {} tokens in {:.2f} s",
+        prompt_tokens, first_token_seconds_ * 1e3, num_tokens_, seconds_);
     if (num_tokens_ > 1 && last_token_seconds_ > first_token_seconds_) {
-      fmt::print(stderr, "; {:.1f} tokens/s after the first",
-                 static_cast<double>(num_tokens_ - 1) /
-                     (last_token_seconds_ - first_token_seconds_));
+      fmt::print(
+          stderr, "; {:.1f} tokens/s after the first",
+          static_cast<double>(num_tokens_ - 1) / (last_token_seconds_ - first_token_seconds_));
     }
     fmt::print(stderr, "\n");
     if (const int64_t preemptions = engine_.stats().num_preemptions; preemptions > 0) {
@@ -252,8 +255,7 @@ class Session {
 Result<EngineOptions> engine_options(const GenerateOptions& options, size_t num_prompts) {
   EngineOptions engine = options.engine;
   PACELINE_ASSIGN_OR_RETURN(engine.kv_cache_dtype, parse_dtype(options.kv_cache_dtype));
-  PACELINE_ASSIGN_OR_RETURN(engine.kv_cache_layout,
-                            parse_kv_cache_layout(options.kv_cache_layout));
+  PACELINE_ASSIGN_OR_RETURN(engine.kv_cache_layout, parse_kv_cache_layout(options.kv_cache_layout));
   engine.kv_cache_bytes = static_cast<int64_t>(options.kv_cache_gib * 1024.0 * 1024.0 * 1024.0);
   engine.max_num_seqs =
       std::min(engine.max_num_seqs, static_cast<int>(std::min<size_t>(num_prompts, 65536)));
@@ -266,18 +268,18 @@ Status run_generate(const GenerateOptions& options) {
   if (prompts.empty()) {
     return invalid_argument("no prompt: give --prompt TEXT or --prompts-file FILE");
   }
-  PACELINE_ASSIGN_OR_RETURN(const EngineOptions engine_opts, engine_options(options, prompts.size()));
+  PACELINE_ASSIGN_OR_RETURN(const EngineOptions engine_opts,
+                            engine_options(options, prompts.size()));
   const Clock::time_point start = Clock::now();
   PACELINE_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> gguf, GgufFile::open(options.model));
-  PACELINE_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
-                            Tokenizer::from_gguf(*gguf));
+  PACELINE_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, load_tokenizer(*gguf));
   PACELINE_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
                             create_device("cpu", {.num_threads = options.threads}));
-  PACELINE_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Engine> engine,
-      Engine::create(*device, *gguf, engine_opts, tokenizer->end_tokens()));
+  PACELINE_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                            Engine::create(*device, *gguf, engine_opts, tokenizer->end_tokens()));
   if (!options.quiet) {
-    fmt::print(stderr, "{}: loaded in {:.2f} s on {}; context {} tokens, {} cache blocks of {}; {}\n",
+    fmt::print(stderr,
+               "{}: loaded in {:.2f} s on {}; context {} tokens, {} cache blocks of {}; {}\n",
                options.model, seconds_since(start), device->info().name,
                engine->options().max_model_len, engine->options().num_blocks,
                engine->options().block_size, engine->attention().kernel_names());

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "cli.h"
+#include "model/gguf_tokenizer.h"
 #include "model/model_config.h"
-#include "model/tokenizer.h"
 
 namespace paceline::cli {
 namespace {
@@ -89,7 +89,7 @@ int info(const InfoOptions& options) {
   if (config.ok()) {
     print_model(*config);
   }
-  const auto tokenizer = Tokenizer::from_gguf(file);
+  const auto tokenizer = load_tokenizer(file);
   if (tokenizer.ok()) {
     print_tokenizer(**tokenizer);
   }

@@ -1,25 +1,27 @@
 // Three-phase paged attention: the work of vLLM's ROCM_AITER_FA backend.
 //
-//   auto backend = AttentionBackend::create(device, spec, limits);     // once; a refusal lists its reasons
-//   each step:
+//   auto backend = AttentionBackend::create(device, spec, limits);     // once; a refusal lists its
+//   reasons each step:
 //     auto metadata = backend->build(stream, batch);                   // once a step
 //     each layer:
-//       backend->update_kv_cache(stream, k, v, slot_mapping, cache);   // first the new keys and values,
-//       backend->forward(stream, metadata, q, k, v, cache, out);       // then attention over them
+//       backend->update_kv_cache(stream, k, v, slot_mapping, cache);   // first the new keys and
+//       values, backend->forward(stream, metadata, q, k, v, cache, out);       // then attention
+//       over them
 //
-// Each request of a batch is in one of three phases; context_len = seq_len - query_len is what the cache held
-// before this step:
+// Each request of a batch is in one of three phases; context_len = seq_len - query_len is what the
+// cache held before this step:
 //   decode    context_len > 0 and query_len <= reorder_batch_threshold
 //   extend    context_len > 0 and query_len >  reorder_batch_threshold
 //   prefill   context_len = 0
 // A batch lists decodes first, then extends, then prefills.
 //
-// Nothing here waits for the device: all calls only enqueue on the stream, and lengths that kernels need are
-// read on the device. build, update_kv_cache and forward may be captured into a Graph and replayed with other
-// lengths, block tables and slots in the same device arrays.
+// Nothing here waits for the device: all calls only enqueue on the stream, and lengths that kernels
+// need are read on the device. build, update_kv_cache and forward may be captured into a Graph and
+// replayed with other lengths, block tables and slots in the same device arrays.
 //
-// Batch invariance: the output of a query token depends on its query, the keys and values it attends to and
-// the spec, never on its batch, its phase or how its prompt was cut into chunks: always the same bits.
+// Batch invariance: the output of a query token depends on its query, the keys and values it
+// attends to and the spec, never on its batch, its phase or how its prompt was cut into chunks:
+// always the same bits.
 #pragma once
 
 #include <cstdint>
@@ -45,14 +47,15 @@ struct AttentionSpec {
   DType dtype = DType::kFloat32;           // of q, k, v and out: float32, float16 or bfloat16
   DType kv_cache_dtype = DType::kFloat32;  // also fp8_e4m3
   KVCacheLayout kv_cache_layout = KVCacheLayout::kNHD;
-  int block_size = 16;                 // tokens a block of the cache
-  std::optional<float> scale;          // of the scores; 1/sqrt(head_size) when absent
-  int reorder_batch_threshold = 1;     // most query tokens of a decode, as vLLM names it
+  int block_size = 16;              // tokens a block of the cache
+  std::optional<float> scale;       // of the scores; 1/sqrt(head_size) when absent
+  int reorder_batch_threshold = 1;  // most query tokens of a decode, as vLLM names it
   AttentionType attention_type = AttentionType::kDecoder;
   bool causal = true;
   int sliding_window = 0;        // tokens a query sees, itself included; 0: all
   float logits_soft_cap = 0.0F;  // 0: none
-  // Choose this kernel row by name instead of the first that serves, e.g. "ref"; empty: the fastest.
+  // Choose this kernel row by name instead of the first that serves, e.g. "ref"; empty: the
+  // fastest.
   std::string kernel;
 };
 
@@ -61,8 +64,8 @@ struct AttentionLimits {
   int max_num_seqs = 0;            // requests in a batch
   int max_num_batched_tokens = 0;  // query tokens in a batch
   int64_t max_model_len = 0;       // tokens of a request
-  // Sum of seq_lens over the decodes of a batch; 0 means max_num_seqs * max_model_len. It bounds the
-  // workspace for partial results:
+  // Sum of seq_lens over the decodes of a batch; 0 means max_num_seqs * max_model_len. It bounds
+  // the workspace for partial results:
   //   slots = reorder_batch_threshold *
   //           min(max_num_seqs * ceil(max_model_len / 256), max_kv_tokens / 256 + max_num_seqs)
   //   bytes = slots * num_heads * (head_size + 2) * 4
@@ -74,14 +77,14 @@ struct CommonAttentionMetadata {
   int num_reqs = 0;           // R; may include padded requests at the end (query_len 0)
   int num_actual_tokens = 0;  // T; may be padded
   int max_query_len = 0;      // over the batch; may be an upper bound
-  // Host copies, known to the scheduler. Query lengths are exact; seq_lens are exact for extends and
-  // prefills, and may be upper bounds for decodes.
+  // Host copies, known to the scheduler. Query lengths are exact; seq_lens are exact for extends
+  // and prefills, and may be upper bounds for decodes.
   std::span<const int32_t> query_start_loc_cpu;       // [R + 1], prefix sums of query lengths
   std::span<const int32_t> seq_lens_cpu_upper_bound;  // [R], cached tokens with this step's
   // Device arrays.
   TensorView query_start_loc;  // int32 [R + 1]
   TensorView seq_lens;         // int32 [R], exact
-  TensorView block_table;      // int32 [R, blocks]; row i holds at least ceil(seq_lens[i] / block_size)
+  TensorView block_table;  // int32 [R, blocks]; row i holds at least ceil(seq_lens[i] / block_size)
 };
 
 // Made by AttentionBackend::build; valid until the next build of the same backend.
@@ -100,8 +103,8 @@ struct AttentionMetadata {
 
 class AttentionBackend {
  public:
-  // kUnsupported with every reason when no kernel serves the spec in all phases; kInvalidArgument for specs
-  // or limits that make no sense; kResourceExhausted when workspace memory is short.
+  // kUnsupported with every reason when no kernel serves the spec in all phases; kInvalidArgument
+  // for specs or limits that make no sense; kResourceExhausted when workspace memory is short.
   static Result<std::unique_ptr<AttentionBackend>> create(Device& device, const AttentionSpec& spec,
                                                           const AttentionLimits& limits);
   // The reasons why create() would refuse the spec on such a device; empty when it is served.
@@ -114,19 +117,20 @@ class AttentionBackend {
   virtual size_t workspace_bytes() const = 0;
 
   // Splits the batch, checks it and enqueues the planning of its work.
-  // kInvalidArgument: batch out of order (decode, extend, prefill), seq_len < query_len, tensors of wrong
-  // shape; kResourceExhausted: beyond the limits. Messages name the request.
+  // kInvalidArgument: batch out of order (decode, extend, prefill), seq_len < query_len, tensors of
+  // wrong shape; kResourceExhausted: beyond the limits. Messages name the request.
   virtual Result<AttentionMetadata> build(Stream& stream, const CommonAttentionMetadata& batch) = 0;
 
-  // k, v: [T, num_kv_heads, head_size] of spec.dtype. slot_mapping: int64 [T], block * block_size + offset; slots
-  // that are negative or beyond the cache are not written. Values are divided by the cache's scale and rounded
-  // to its dtype (fp8 saturates at +-448).
+  // k, v: [T, num_kv_heads, head_size] of spec.dtype. slot_mapping: int64 [T], block * block_size +
+  // offset; slots that are negative or beyond the cache are not written. Values are divided by the
+  // cache's scale and rounded to its dtype (fp8 saturates at +-448).
   virtual Status update_kv_cache(Stream& stream, const TensorView& k, const TensorView& v,
                                  const TensorView& slot_mapping, const KVCacheView& cache) = 0;
 
-  // q, out: [T, num_heads, head_size]; k, v as above: this step's own. Head dimensions are dense, other
-  // strides are free. out rows at and beyond num_actual_tokens stay untouched. Prefills read k and v directly, but
-  // as the cache would return them (rounded to its dtype), so that chunking a prompt changes no bit.
+  // q, out: [T, num_heads, head_size]; k, v as above: this step's own. Head dimensions are dense,
+  // other strides are free. out rows at and beyond num_actual_tokens stay untouched. Prefills read
+  // k and v directly, but as the cache would return them (rounded to its dtype), so that chunking a
+  // prompt changes no bit.
   virtual Status forward(Stream& stream, const AttentionMetadata& metadata, const TensorView& q,
                          const TensorView& k, const TensorView& v, const KVCacheView& cache,
                          const TensorView& out) = 0;

@@ -6,9 +6,9 @@
 //   NHD       [NB, BS, Hkv, D]         [NB, BS, Hkv, D]
 //   SHUFFLE   [NB, Hkv, D/x, BS, x]    [NB, Hkv, BS/x, D, x]
 //
-// SHUFFLE is AITER's pre-shuffled layout: 16 bytes of one K row, and 16 bytes of one V column, lie side by
-// side. It needs D and BS to be multiples of x. Strides are taken from the views; only the innermost
-// dimension must be dense.
+// SHUFFLE is AITER's pre-shuffled layout: 16 bytes of one K row, and 16 bytes of one V column, lie
+// side by side. It needs D and BS to be multiples of x. Strides are taken from the views; only the
+// innermost dimension must be dense.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ struct KVCacheShape {
   }
 };
 
-// One layer's cache. k_scale and v_scale point to one float32 in device memory: stored = value / scale, so
-// value = stored * scale. Null means 1. They are used for every dtype and layout.
+// One layer's cache. k_scale and v_scale point to one float32 in device memory: stored = value /
+// scale, so value = stored * scale. Null means 1. They are used for every dtype and layout.
 struct KVCacheView {
   KVCacheLayout layout = KVCacheLayout::kNHD;
   TensorView key;
@@ -50,8 +50,8 @@ struct KVCacheView {
   const float* v_scale = nullptr;
 };
 
-// kInvalidArgument when a dimension is not positive, the dtype cannot be cached, or the layout does not
-// admit the shape; the message lists all reasons.
+// kInvalidArgument when a dimension is not positive, the dtype cannot be cached, or the layout does
+// not admit the shape; the message lists all reasons.
 Status validate_kv_cache_shape(const KVCacheShape& shape);
 
 // Contiguous views over two memory blocks of shape.bytes() each.

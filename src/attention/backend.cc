@@ -63,10 +63,10 @@ class Backend final : public AttentionBackend {
     }
     CacheWriteParams params{};
     params.num_tokens = slot_mapping.dim(0);
-    PACELINE_ASSIGN_OR_RETURN(
-        params.k, check_tokens("k", k, params.num_tokens, spec_.num_kv_heads, spec_));
-    PACELINE_ASSIGN_OR_RETURN(
-        params.v, check_tokens("v", v, params.num_tokens, spec_.num_kv_heads, spec_));
+    PACELINE_ASSIGN_OR_RETURN(params.k,
+                              check_tokens("k", k, params.num_tokens, spec_.num_kv_heads, spec_));
+    PACELINE_ASSIGN_OR_RETURN(params.v,
+                              check_tokens("v", v, params.num_tokens, spec_.num_kv_heads, spec_));
     PACELINE_ASSIGN_OR_RETURN(params.cache, make_cache_params(cache, cache_shape()));
     params.slot_mapping = slot_mapping.ptr<const int64_t>();
     params.num_kv_heads = spec_.num_kv_heads;
@@ -100,8 +100,8 @@ class Backend final : public AttentionBackend {
 
  private:
   KVCacheShape cache_shape() const {
-    return {spec_.kv_cache_layout, spec_.kv_cache_dtype, 0, spec_.block_size, spec_.num_kv_heads,
-            spec_.head_size};
+    return {spec_.kv_cache_layout, spec_.kv_cache_dtype, 0,
+            spec_.block_size,      spec_.num_kv_heads,   spec_.head_size};
   }
 
   void fill_common(const AttentionMetadata& metadata, AttentionParams& params) const {

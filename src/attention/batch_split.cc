@@ -67,18 +67,18 @@ Result<BatchSplit> split_decodes_prefills_and_extends(int max_query_len, int num
     return split;
   }
   int first_prefill = first_extend;
-  while (first_prefill < num_reqs && (query_len(first_prefill) <= threshold ||
-                                      seq_lens[static_cast<size_t>(first_prefill)] !=
-                                          query_len(first_prefill))) {
+  while (first_prefill < num_reqs &&
+         (query_len(first_prefill) <= threshold ||
+          seq_lens[static_cast<size_t>(first_prefill)] != query_len(first_prefill))) {
     ++first_prefill;
   }
   split.num_decodes = first_extend;
   split.num_extends = first_prefill - first_extend;
   split.num_prefills = num_reqs - first_prefill;
   split.num_decode_tokens = query_start_loc[static_cast<size_t>(first_extend)];
-  split.num_prefill_tokens =
-      split.num_prefills == 0 ? 0
-                              : num_tokens - query_start_loc[static_cast<size_t>(first_prefill)];
+  split.num_prefill_tokens = split.num_prefills == 0
+                                 ? 0
+                                 : num_tokens - query_start_loc[static_cast<size_t>(first_prefill)];
   split.num_extend_tokens = num_tokens - split.num_decode_tokens - split.num_prefill_tokens;
   return split;
 }

@@ -96,12 +96,12 @@ std::vector<std::string> why_unsupported(const AttentionSpec& spec) {
     reasons.emplace_back("non-causal attention is not served by any kernel");
   }
   if (spec.sliding_window != 0) {
-    reasons.push_back(fmt::format("sliding_window {} is not served by any kernel",
-                                  spec.sliding_window));
+    reasons.push_back(
+        fmt::format("sliding_window {} is not served by any kernel", spec.sliding_window));
   }
   if (spec.logits_soft_cap != 0.0F) {
-    reasons.push_back(fmt::format("logits_soft_cap {} is not served by any kernel",
-                                  spec.logits_soft_cap));
+    reasons.push_back(
+        fmt::format("logits_soft_cap {} is not served by any kernel", spec.logits_soft_cap));
   }
   return reasons;
 }

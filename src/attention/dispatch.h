@@ -1,4 +1,5 @@
-// The dispatch table: which kernels exist, in order of preference, and why each refuses what it refuses.
+// The dispatch table: which kernels exist, in order of preference, and why each refuses what it
+// refuses.
 #pragma once
 
 #include <span>
@@ -10,7 +11,8 @@
 
 namespace paceline {
 
-// A row of the table. The first row of a phase whose why_not is empty serves; the reference comes last.
+// A row of the table. The first row of a phase whose why_not is empty serves; the reference comes
+// last.
 struct AttentionKernel {
   const char* name;
   DeviceKind device;

@@ -1,6 +1,6 @@
-// The original's plan for extends: context gathered into a workspace of fixed size, chunk by chunk, and the chunks'
-// results merged by LSE (aiter_fa: section 4.5). Extends here read the cache in place; this plan is what a kernel
-// without paged reads needs.
+// The original's plan for extends: context gathered into a workspace of fixed size, chunk by chunk,
+// and the chunks' results merged by LSE (aiter_fa: section 4.5). Extends here read the cache in
+// place; this plan is what a kernel without paged reads needs.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@ struct ChunkedContext {
   std::vector<int32_t> total_token_per_batch;  // [num_chunks], at most the workspace
 
   int32_t length(int chunk, int req) const {
-    const auto at = static_cast<size_t>(chunk) * (static_cast<size_t>(num_reqs) + 1) +
-                    static_cast<size_t>(req);
+    const auto at =
+        static_cast<size_t>(chunk) * (static_cast<size_t>(num_reqs) + 1) + static_cast<size_t>(req);
     return cu_seq_lens[at + 1] - cu_seq_lens[at];
   }
 };
 
-// kInvalidArgument for a negative context or a workspace without a token. kUnsupported for more requests than
-// workspace tokens: the caller runs them in groups of at most `workspace_tokens`.
+// kInvalidArgument for a negative context or a workspace without a token. kUnsupported for more
+// requests than workspace tokens: the caller runs them in groups of at most `workspace_tokens`.
 Result<ChunkedContext> plan_chunked_context(std::span<const int32_t> context_lens,
                                             int32_t workspace_tokens = kExtendWorkspaceTokens);
 

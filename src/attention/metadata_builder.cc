@@ -10,8 +10,7 @@ namespace paceline {
 namespace {
 
 int64_t max_decode_work(const AttentionLimits& limits) {
-  const int64_t by_length =
-      limits.max_num_seqs * ceil_div(limits.max_model_len, kSplitTokens);
+  const int64_t by_length = limits.max_num_seqs * ceil_div(limits.max_model_len, kSplitTokens);
   if (limits.max_kv_tokens == 0) {
     return by_length;
   }
@@ -42,8 +41,9 @@ Status check_limits(const AttentionLimits& limits) {
 Status check_array(const char* name, const TensorView& view, int rank, int64_t rows) {
   if (!view.defined() || view.dtype != DType::kInt32 || view.rank != rank || view.dim(0) < rows ||
       view.stride(rank - 1) != 1) {
-    return invalid_argument("{} must be a dense int32 tensor of rank {} with at least {} rows; it is {}",
-                            name, rank, rows, view.defined() ? view.to_string() : "null");
+    return invalid_argument(
+        "{} must be a dense int32 tensor of rank {} with at least {} rows; it is {}", name, rank,
+        rows, view.defined() ? view.to_string() : "null");
   }
   return {};
 }

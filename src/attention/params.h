@@ -39,8 +39,8 @@ struct PlanParams {
   int32_t tile_tokens;
 };
 
-// Partial results of decodes: slot s of query head h is partials + (s * num_heads + h) * (head_size + 2) and holds
-// the maximum score, the sum of exponentials, and head_size unnormalised outputs.
+// Partial results of decodes: slot s of query head h is partials + (s * num_heads + h) * (head_size
+// + 2) and holds the maximum score, the sum of exponentials, and head_size unnormalised outputs.
 struct DecodeWorkspace {
   float* partials;
   int32_t* arrivals;  // [max_num_seqs, num_kv_heads]: splits done; zero between launches

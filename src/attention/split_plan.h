@@ -1,10 +1,11 @@
-// The planning rule: how the work of a batch is cut up. One header, compiled for the host and for devices; planning
-// runs on the device, from the device's own lengths.
+// The planning rule: how the work of a batch is cut up. One header, compiled for the host and for
+// devices; planning runs on the device, from the device's own lengths.
 //
-// KV tokens are cut at absolute multiples of kSplitTokens, for every row and every phase. A token's attention is
-// a fold, in order, over the splits it sees. So how a row is cut depends on that row alone, and decode, extend and
-// prefill compute the same folds. The price, a partial of (head_size + 2) floats for each query head and split, is
-// 1.6 % of the KV bytes at head_size 128, four query heads a KV head and a 16-bit cache.
+// KV tokens are cut at absolute multiples of kSplitTokens, for every row and every phase. A token's
+// attention is a fold, in order, over the splits it sees. So how a row is cut depends on that row
+// alone, and decode, extend and prefill compute the same folds. The price, a partial of (head_size
+// + 2) floats for each query head and split, is 1.6 % of the KV bytes at head_size 128, four query
+// heads a KV head and a 16-bit cache.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@ constexpr int32_t kSplitTokens = 256;
 
 PACELINE_HOST_DEVICE constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Splits of a row with `seq_len` tokens. A row without tokens still has one, which writes its empty result.
+// Splits of a row with `seq_len` tokens. A row without tokens still has one, which writes its empty
+// result.
 PACELINE_HOST_DEVICE constexpr int32_t num_splits(int32_t seq_len) {
   return seq_len <= 0 ? 1 : static_cast<int32_t>(ceil_div(seq_len, kSplitTokens));
 }
@@ -34,9 +36,9 @@ struct TileWork {
   int32_t first_token;
 };
 
-// Lists the work of decodes 0 .. num_decodes-1, row by row, and returns its length. Rows that have more than one
-// split store partials, one for each (split, query token): first_partial[i] is where row i's begin, and
-// first_partial[num_decodes] their count.
+// Lists the work of decodes 0 .. num_decodes-1, row by row, and returns its length. Rows that have
+// more than one split store partials, one for each (split, query token): first_partial[i] is where
+// row i's begin, and first_partial[num_decodes] their count.
 PACELINE_HOST_DEVICE inline int32_t plan_decodes(const int32_t* query_start_loc,
                                                  const int32_t* seq_lens, int32_t num_decodes,
                                                  DecodeWork* work, int32_t* first_partial) {
@@ -58,8 +60,8 @@ PACELINE_HOST_DEVICE inline int32_t plan_decodes(const int32_t* query_start_loc,
   return count;
 }
 
-// Lists the query tiles of requests first_req .. first_req+num_reqs-1 and returns their number. A row's last
-// tiles see the most tokens, so they come first.
+// Lists the query tiles of requests first_req .. first_req+num_reqs-1 and returns their number. A
+// row's last tiles see the most tokens, so they come first.
 PACELINE_HOST_DEVICE inline int32_t plan_query_tiles(const int32_t* query_start_loc,
                                                      int32_t first_req, int32_t num_reqs,
                                                      int32_t tile_tokens, TileWork* tiles) {

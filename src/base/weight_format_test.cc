@@ -70,8 +70,7 @@ TEST(WeightFormat, Q6KEveryWeightHasItsOwnBits) {
     dequantize_row(WeightFormat::kQ6_K, block.data(), 256, out.data());
     for (int j = 0; j < 256; ++j) {
       const int expected = (j == i ? code : 0) - 32;
-      ASSERT_EQ(out[static_cast<size_t>(j)],
-                0.5F * static_cast<float>((j / 16 + 1) * expected))
+      ASSERT_EQ(out[static_cast<size_t>(j)], 0.5F * static_cast<float>((j / 16 + 1) * expected))
           << i << " " << j;
     }
   }

@@ -57,7 +57,7 @@ StepKind kind_of(const std::vector<ScheduledRow>& rows, int threshold) {
     return StepKind::kDecode;
   }
   return all([](const ScheduledRow& r) { return r.num_computed == 0; }) ? StepKind::kPrefill
-                                                                         : StepKind::kMixed;
+                                                                        : StepKind::kMixed;
 }
 
 void add_counters(DeviceCounters& sum, const DeviceCounters& more) {
@@ -85,8 +85,7 @@ Result<std::unique_ptr<Engine>> Engine::create(Device& device, const GgufFile& g
   scheduler.max_model_len = complete.max_model_len;
   scheduler.block_size = complete.block_size;
   scheduler.num_blocks = complete.num_blocks;
-  std::unique_ptr<Engine> engine(
-      new Engine(device, complete, scheduler, std::move(end_tokens)));
+  std::unique_ptr<Engine> engine(new Engine(device, complete, scheduler, std::move(end_tokens)));
   PACELINE_RETURN_IF_ERROR(engine->allocate(gguf, scheduler));
   return engine;
 }
@@ -110,8 +109,8 @@ Status Engine::allocate(const GgufFile& gguf, const SchedulerOptions& scheduler)
   PACELINE_RETURN_IF_ERROR(allocate_caches());
   PACELINE_ASSIGN_OR_RETURN(inputs_, StepInputs::create(device_, scheduler));
   const auto allocate_tokens = [&](Buffer& buffer, int64_t count, MemoryKind kind) -> Status {
-    PACELINE_ASSIGN_OR_RETURN(
-        buffer, device_.allocate(static_cast<size_t>(count) * sizeof(int32_t), kind));
+    PACELINE_ASSIGN_OR_RETURN(buffer,
+                              device_.allocate(static_cast<size_t>(count) * sizeof(int32_t), kind));
     return {};
   };
   PACELINE_RETURN_IF_ERROR(
@@ -186,7 +185,8 @@ bool Engine::ends(int32_t token) const {
   return std::find(end_tokens_.begin(), end_tokens_.end(), token) != end_tokens_.end();
 }
 
-// The launches of one step, the same for every step of a shape: all that changes lies in device memory.
+// The launches of one step, the same for every step of a shape: all that changes lies in device
+// memory.
 Status Engine::run_model(int index, const StepShape& shape) {
   const StepArrays& arrays = inputs_.device();
   PACELINE_ASSIGN_OR_RETURN(const AttentionMetadata metadata,

@@ -1,8 +1,9 @@
 // The inference engine: requests in, tokens out, one step at a time. The only layer that owns time.
 //
-// A call of step() launches one step and then collects the results of the step before it. The device always has the
-// next step queued while the host looks at the last one's tokens; a sampled token reaches the next step on the
-// device. Launching never waits for the device, copies nothing from it and allocates nothing.
+// A call of step() launches one step and then collects the results of the step before it. The
+// device always has the next step queued while the host looks at the last one's tokens; a sampled
+// token reaches the next step on the device. Launching never waits for the device, copies nothing
+// from it and allocates nothing.
 #pragma once
 
 #include <array>
@@ -20,16 +21,17 @@
 namespace paceline {
 
 struct EngineOptions {
-  int max_num_seqs = 8;               // requests that run at once
-  int max_num_batched_tokens = 512;   // tokens of a step: the chunk budget of prefill
-  int64_t max_model_len = 0;          // tokens of a request; 0: what the model was made for, or what the cache holds
+  int max_num_seqs = 8;              // requests that run at once
+  int max_num_batched_tokens = 512;  // tokens of a step: the chunk budget of prefill
+  int64_t max_model_len =
+      0;  // tokens of a request; 0: what the model was made for, or what the cache holds
   int block_size = 16;
-  int64_t num_blocks = 0;             // 0: what kv_cache_bytes hold, but no more than all requests can use
+  int64_t num_blocks = 0;  // 0: what kv_cache_bytes hold, but no more than all requests can use
   int64_t kv_cache_bytes = int64_t{1} << 30;  // of all layers; not read when num_blocks is given
   DType kv_cache_dtype = DType::kFloat16;
   KVCacheLayout kv_cache_layout = KVCacheLayout::kNHD;
-  std::string attention_kernel;       // empty: the fastest
-  bool use_graphs = true;             // decode-only steps run as captured graphs
+  std::string attention_kernel;  // empty: the fastest
+  bool use_graphs = true;        // decode-only steps run as captured graphs
 };
 
 // A token that a request got.
@@ -43,7 +45,8 @@ enum class StepKind : uint8_t { kDecode = 0, kPrefill = 1, kMixed = 2 };
 constexpr size_t kNumStepKinds = 3;
 
 struct EngineStats {
-  // By StepKind: steps, and what the device layer counted while they were scheduled, built and launched.
+  // By StepKind: steps, and what the device layer counted while they were scheduled, built and
+  // launched.
   std::array<int64_t, kNumStepKinds> steps{};
   std::array<DeviceCounters, kNumStepKinds> launch_path{};
   int64_t num_preemptions = 0;
@@ -59,8 +62,8 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Queues a request and returns its id. kInvalidArgument for what can never run: see Scheduler::add; also for token
-  // ids outside the vocabulary and sampling parameters out of range.
+  // Queues a request and returns its id. kInvalidArgument for what can never run: see
+  // Scheduler::add; also for token ids outside the vocabulary and sampling parameters out of range.
   Result<uint64_t> add_request(std::vector<int32_t> prompt, const SamplingParams& sampling);
   // The request gets no more tokens; false when it is unknown or has ended.
   bool abort(uint64_t id) { return scheduler_.abort(id); }

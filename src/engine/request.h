@@ -21,8 +21,9 @@ const char* finish_reason_name(FinishReason reason);  // "none", "stop", "length
 
 // The scheduler's view of a request. Tokens are numbered from the start of the prompt.
 //
-// The host is a step behind: `output` holds what has been collected, and in_flight counts tokens that launched steps
-// are still sampling. Their values are on the device, in `slot` of the engine's token array.
+// The host is a step behind: `output` holds what has been collected, and in_flight counts tokens
+// that launched steps are still sampling. Their values are on the device, in `slot` of the engine's
+// token array.
 struct Request {
   uint64_t id = 0;
   std::vector<int32_t> prompt;
@@ -30,9 +31,9 @@ struct Request {
 
   std::vector<int32_t> output;
   int in_flight = 0;
-  int64_t num_computed = 0;      // tokens whose KV is written once all launched steps have run
-  std::vector<int32_t> blocks;   // of the KV cache, in order
-  int32_t slot = -1;             // while running
+  int64_t num_computed = 0;     // tokens whose KV is written once all launched steps have run
+  std::vector<int32_t> blocks;  // of the KV cache, in order
+  int32_t slot = -1;            // while running
   int num_preemptions = 0;
   FinishReason finished = FinishReason::kNone;
 

@@ -40,15 +40,13 @@ Status Scheduler::add(const RequestPtr& request) {
         options_.max_model_len - 1, options_.max_model_len);
   }
   // The last token sampled is never computed.
-  const int64_t most =
-      std::min(options_.max_model_len, prompt + request->sampling.max_tokens) - 1;
+  const int64_t most = std::min(options_.max_model_len, prompt + request->sampling.max_tokens) - 1;
   const int64_t blocks = ceil_div(most, options_.block_size);
   if (blocks > allocator_.num_blocks()) {
     return invalid_argument(
         "the prompt of {} tokens with max_tokens {} needs up to {} cache blocks of {} tokens; the "
         "cache has {}",
-        prompt, request->sampling.max_tokens, blocks, options_.block_size,
-        allocator_.num_blocks());
+        prompt, request->sampling.max_tokens, blocks, options_.block_size, allocator_.num_blocks());
   }
   waiting_.push_back(request);
   return {};

@@ -1,5 +1,5 @@
-// Which tokens run in the next step: continuous batching with chunked prefill under a token budget, and preemption by
-// recompute when the cache is full. Host-side only; knows nothing of devices.
+// Which tokens run in the next step: continuous batching with chunked prefill under a token budget,
+// and preemption by recompute when the cache is full. Host-side only; knows nothing of devices.
 #pragma once
 
 #include <cstdint>
@@ -32,16 +32,16 @@ class Scheduler {
  public:
   explicit Scheduler(const SchedulerOptions& options);
 
-  // kInvalidArgument for an empty prompt, one that leaves no room for a token in max_model_len, or a request that could
-  // not run even alone in the cache.
+  // kInvalidArgument for an empty prompt, one that leaves no room for a token in max_model_len, or
+  // a request that could not run even alone in the cache.
   Status add(const RequestPtr& request);
 
-  // The next step's rows, ordered decode, extend, prefill; empty when nothing can run now. Rows are accounted as
-  // launched: num_computed and in_flight advance.
+  // The next step's rows, ordered decode, extend, prefill; empty when nothing can run now. Rows are
+  // accounted as launched: num_computed and in_flight advance.
   std::vector<ScheduledRow> schedule();
 
-  // One in-flight token of `request` has arrived. Tokens of finished requests are dropped. Returns whether the token
-  // counts.
+  // One in-flight token of `request` has arrived. Tokens of finished requests are dropped. Returns
+  // whether the token counts.
   bool collect(Request& request, int32_t token, bool is_end);
 
   // Ends a request wherever it is; false when it is not known or has ended.

@@ -105,10 +105,10 @@ Result<StepShape> StepInputs::upload(Stream& stream, int index,
   for (const ScheduledRow& row : rows) {
     fill_row(arrays, row, shape.num_reqs++, shape);
   }
-  PACELINE_RETURN_IF_ERROR(stream.copy(device_memory_.data(), staging.data(), small_bytes_,
-                                       CopyKind::kHostToDevice));
-  const auto table_bytes = static_cast<size_t>(shape.num_reqs) *
-                           static_cast<size_t>(blocks_per_seq_) * sizeof(int32_t);
+  PACELINE_RETURN_IF_ERROR(
+      stream.copy(device_memory_.data(), staging.data(), small_bytes_, CopyKind::kHostToDevice));
+  const auto table_bytes =
+      static_cast<size_t>(shape.num_reqs) * static_cast<size_t>(blocks_per_seq_) * sizeof(int32_t);
   PACELINE_RETURN_IF_ERROR(stream.copy(device_arrays_.block_table, arrays.block_table, table_bytes,
                                        CopyKind::kHostToDevice));
   return shape;
@@ -123,10 +123,9 @@ CommonAttentionMetadata StepInputs::attention_batch(int index, const StepShape& 
   batch.max_query_len = shape.max_query_len;
   batch.query_start_loc_cpu = {host.query_start_loc, reqs + 1};
   batch.seq_lens_cpu_upper_bound = {host.seq_lens, reqs};
-  batch.query_start_loc = TensorView::contiguous(device_arrays_.query_start_loc, DType::kInt32,
-                                                 {shape.num_reqs + 1});
-  batch.seq_lens =
-      TensorView::contiguous(device_arrays_.seq_lens, DType::kInt32, {shape.num_reqs});
+  batch.query_start_loc =
+      TensorView::contiguous(device_arrays_.query_start_loc, DType::kInt32, {shape.num_reqs + 1});
+  batch.seq_lens = TensorView::contiguous(device_arrays_.seq_lens, DType::kInt32, {shape.num_reqs});
   batch.block_table = TensorView::contiguous(device_arrays_.block_table, DType::kInt32,
                                              {shape.num_reqs, blocks_per_seq_});
   return batch;

@@ -14,14 +14,14 @@ namespace paceline {
 
 // Pointers into one block of memory, host or device: the same layout on both sides.
 struct StepArrays {
-  int64_t* slot_mapping;      // [max tokens]
-  SamplingRow* sampling;      // [max seqs]
-  int32_t* token_sources;     // [max tokens]: a token, or -1 - slot of one that is only on the device
-  int32_t* positions;         // [max tokens]
-  int32_t* query_start_loc;   // [max seqs + 1]
-  int32_t* seq_lens;          // [max seqs]
-  int32_t* logits_indices;    // [max seqs]
-  int32_t* block_table;       // [max seqs, blocks_per_seq], last: only its used rows are copied
+  int64_t* slot_mapping;   // [max tokens]
+  SamplingRow* sampling;   // [max seqs]
+  int32_t* token_sources;  // [max tokens]: a token, or -1 - slot of one that is only on the device
+  int32_t* positions;      // [max tokens]
+  int32_t* query_start_loc;  // [max seqs + 1]
+  int32_t* seq_lens;         // [max seqs]
+  int32_t* logits_indices;   // [max seqs]
+  int32_t* block_table;      // [max seqs, blocks_per_seq], last: only its used rows are copied
 };
 
 struct StepShape {
@@ -37,7 +37,8 @@ class StepInputs {
 
   static Result<StepInputs> create(Device& device, const SchedulerOptions& options);
 
-  // Fills staging slot `index` for the rows and enqueues the copies. The slot's earlier step must be done.
+  // Fills staging slot `index` for the rows and enqueues the copies. The slot's earlier step must
+  // be done.
   Result<StepShape> upload(Stream& stream, int index, const std::vector<ScheduledRow>& rows);
 
   const StepArrays& device() const { return device_arrays_; }

@@ -8,8 +8,8 @@
 
 namespace paceline {
 
-// Block ids 0 .. num_blocks-1. Host-side bookkeeping only: a block may be freed while queued work still uses
-// it, as long as whoever gets it next enqueues on the same stream. Not thread-safe.
+// Block ids 0 .. num_blocks-1. Host-side bookkeeping only: a block may be freed while queued work
+// still uses it, as long as whoever gets it next enqueues on the same stream. Not thread-safe.
 class BlockAllocator {
  public:
   explicit BlockAllocator(int64_t num_blocks);
@@ -19,8 +19,8 @@ class BlockAllocator {
 
   // Appends `count` blocks to `blocks`; all or nothing. kResourceExhausted when fewer are free.
   Status allocate(int64_t count, std::vector<int32_t>& blocks);
-  // Takes every block back and clears the list. kInvalidArgument, and nothing freed, when one of them is not
-  // in use.
+  // Takes every block back and clears the list. kInvalidArgument, and nothing freed, when one of
+  // them is not in use.
   Status free(std::vector<int32_t>& blocks);
 
  private:

@@ -62,15 +62,14 @@ TEST(Layout, OffsetsAre64Bit) {
 }
 
 TEST(Layout, RefusesWithEveryReason) {
-  const Status status = validate_kv_cache_shape(
-      shape_of(KVCacheLayout::kShuffle, DType::kFloat8E4M3, 0, 24, 8));
+  const Status status =
+      validate_kv_cache_shape(shape_of(KVCacheLayout::kShuffle, DType::kFloat8E4M3, 0, 24, 8));
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   for (const char* word : {"num_kv_heads is 0", "head_size to be a multiple of 16; it is 24",
                            "block_size to be a multiple of 16; it is 8"}) {
     EXPECT_NE(status.message().find(word), std::string::npos) << status.message();
   }
-  EXPECT_FALSE(
-      validate_kv_cache_shape(shape_of(KVCacheLayout::kNHD, DType::kInt32, 1, 8, 8)).ok());
+  EXPECT_FALSE(validate_kv_cache_shape(shape_of(KVCacheLayout::kNHD, DType::kInt32, 1, 8, 8)).ok());
 }
 
 TEST(Layout, ViewsAreChecked) {

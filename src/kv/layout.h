@@ -1,5 +1,5 @@
-// Where an element of the KV cache lies. Offsets count elements and are 64-bit. Plain arithmetic: compiled
-// for the host and for every device.
+// Where an element of the KV cache lies. Offsets count elements and are 64-bit. Plain arithmetic:
+// compiled for the host and for every device.
 #pragma once
 
 #include <cstdint>
@@ -68,8 +68,8 @@ PACELINE_HOST_DEVICE inline int64_t value_offset(const CacheParams& p, const Cac
                                          : shuffle_value_offset(p.value_strides, p.x, e);
 }
 
-// Checks ranks, shapes, dtype and the dense innermost dimension of a view against `shape` (whose num_blocks is
-// ignored), and reads the strides. kInvalidArgument says which dimension differs.
+// Checks ranks, shapes, dtype and the dense innermost dimension of a view against `shape` (whose
+// num_blocks is ignored), and reads the strides. kInvalidArgument says which dimension differs.
 Result<CacheParams> make_cache_params(const KVCacheView& view, const KVCacheShape& shape);
 
 }  // namespace paceline

@@ -5,125 +5,148 @@
 namespace paceline {
 namespace {
 
-constexpr uint32_t kReplacement = 0xFFFD;
-constexpr uint32_t kFirstStandIn = 256;
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-constexpr bool stands_for_itself(uint32_t byte) {
-  return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
+// Latin-1 without controls, spaces and the soft hyphen.
+constexpr bool is_spelled_as_itself(uint32_t byte) {
+  return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
 
-// Bytes without a printable form of their own take U+0100 and on, in order.
-constexpr std::array<uint16_t, 256> make_stand_ins() {
-  std::array<uint16_t, 256> map{};
-  uint16_t next = kFirstStandIn;
-  for (uint32_t byte = 0; byte < 256; ++byte) {
-    map[byte] = stands_for_itself(byte) ? static_cast<uint16_t>(byte) : next++;
+// The alphabet ends at U+0143: 68 bytes are not spelled as themselves.
+constexpr size_t kAlphabetEnd = 0x144;
+
+struct ByteAlphabet {
+  std::array<std::string, 256> chars;
+  std::array<int16_t, kAlphabetEnd> bytes{};  // by code point; -1 for none
+
+  ByteAlphabet() {
+    bytes.fill(-1);
+    uint32_t next = 0x100;
+    for (uint32_t byte = 0; byte < 256; ++byte) {
+      const uint32_t code_point = is_spelled_as_itself(byte) ? byte : next++;
+      bytes[code_point] = static_cast<int16_t>(byte);
+      if (code_point < 0x80) {
+        chars[byte].push_back(static_cast<char>(code_point));
+      } else {
+        chars[byte].push_back(static_cast<char>(0xC0 | (code_point >> 6)));
+        chars[byte].push_back(static_cast<char>(0x80 | (code_point & 0x3F)));
+      }
+    }
   }
-  return map;
-}
-constexpr std::array<uint16_t, 256> kStandIns = make_stand_ins();
+};
 
-uint8_t at(std::string_view text, size_t i) { return static_cast<uint8_t>(text[i]); }
+const ByteAlphabet& alphabet() {
+  // Never destroyed, so that it outlives every static that may decode.
+  static const auto* const instance = new ByteAlphabet();
+  return *instance;
+}
+
+struct LeadByte {
+  size_t length = 0;  // of the character; 0: no character starts so
+  // Of the second byte. Narrower than 80..BF where the rest would be overlong, a surrogate or
+  // beyond U+10FFFF, so that the byte at which a sequence goes wrong is always the right one.
+  uint8_t second_min = 0x80;
+  uint8_t second_max = 0xBF;
+};
+
+LeadByte lead_byte(uint8_t byte) {
+  if (byte < 0x80) {
+    return {1};
+  }
+  if (byte >= 0xC2 && byte <= 0xDF) {
+    return {2};
+  }
+  if (byte >= 0xE0 && byte <= 0xEF) {
+    return {3, static_cast<uint8_t>(byte == 0xE0 ? 0xA0 : 0x80),
+            static_cast<uint8_t>(byte == 0xED ? 0x9F : 0xBF)};
+  }
+  if (byte >= 0xF0 && byte <= 0xF4) {
+    return {4, static_cast<uint8_t>(byte == 0xF0 ? 0x90 : 0x80),
+            static_cast<uint8_t>(byte == 0xF4 ? 0x8F : 0xBF)};
+  }
+  return {};
+}
 
 }  // namespace
 
-Utf8Char decode_utf8(std::string_view text) {
-  const uint8_t lead = at(text, 0);
-  if (lead < 0x80) {
-    return {lead, 1, false};
-  }
-  if (lead < 0xC2 || lead > 0xF4) {
-    return {std::nullopt, 1, false};
-  }
-  const size_t length = lead < 0xE0 ? 2 : (lead < 0xF0 ? 3 : 4);
-  // The second byte's range is narrower after some leads: no overlong forms, surrogates or beyond U+10FFFF.
-  const uint8_t low = lead == 0xE0 ? 0xA0 : (lead == 0xF0 ? 0x90 : 0x80);
-  const uint8_t high = lead == 0xED ? 0x9F : (lead == 0xF4 ? 0x8F : 0xBF);
-  uint32_t code_point = lead & (0xFFU >> (length + 1));
-  for (size_t i = 1; i < length; ++i) {
-    if (i >= text.size()) {
-      return {std::nullopt, i, true};
+const std::string& byte_level_char(uint8_t byte) { return alphabet().chars[byte]; }
+
+std::optional<std::string> byte_level_decode(std::string_view token) {
+  std::string out;
+  while (!token.empty()) {
+    const Utf8Step step = utf8_step(token);
+    if (step.kind != Utf8Kind::kValid || step.code_point >= kAlphabetEnd ||
+        alphabet().bytes[step.code_point] < 0) {
+      return std::nullopt;
     }
-    const uint8_t byte = at(text, i);
-    if (byte < (i == 1 ? low : 0x80) || byte > (i == 1 ? high : 0xBF)) {
-      return {std::nullopt, i, false};
+    out.push_back(static_cast<char>(alphabet().bytes[step.code_point]));
+    token.remove_prefix(step.length);
+  }
+  return out;
+}
+
+Utf8Step utf8_step(std::string_view text) {
+  const auto first = static_cast<uint8_t>(text[0]);
+  const LeadByte lead = lead_byte(first);
+  if (lead.length == 0) {
+    return {Utf8Kind::kInvalid, 1};
+  }
+  if (lead.length == 1) {
+    return {Utf8Kind::kValid, 1, first};
+  }
+  uint32_t code_point = first & (0x7FU >> lead.length);
+  for (size_t i = 1; i < lead.length; ++i) {
+    if (i == text.size()) {
+      return {Utf8Kind::kIncomplete, i};
+    }
+    const auto byte = static_cast<uint8_t>(text[i]);
+    const uint8_t min = i == 1 ? lead.second_min : 0x80;
+    const uint8_t max = i == 1 ? lead.second_max : 0xBF;
+    if (byte < min || byte > max) {
+      return {Utf8Kind::kInvalid, i};
     }
     code_point = (code_point << 6) | (byte & 0x3FU);
   }
-  return {code_point, length, false};
+  return {Utf8Kind::kValid, lead.length, code_point};
 }
 
-void append_utf8(uint32_t code_point, std::string& out) {
-  const auto put = [&out](uint32_t byte) { out += static_cast<char>(static_cast<uint8_t>(byte)); };
-  if (code_point < 0x80) {
-    put(code_point);
-  } else if (code_point < 0x800) {
-    put(0xC0 | (code_point >> 6));
-    put(0x80 | (code_point & 0x3F));
-  } else if (code_point < 0x10000) {
-    put(0xE0 | (code_point >> 12));
-    put(0x80 | ((code_point >> 6) & 0x3F));
-    put(0x80 | (code_point & 0x3F));
-  } else {
-    put(0xF0 | (code_point >> 18));
-    put(0x80 | ((code_point >> 12) & 0x3F));
-    put(0x80 | ((code_point >> 6) & 0x3F));
-    put(0x80 | (code_point & 0x3F));
+size_t append_repaired_utf8(std::string_view text, std::string& out) {
+  out.reserve(out.size() + text.size());
+  size_t position = 0;
+  size_t copied = 0;  // valid text is copied in runs, not by the character
+  while (position < text.size()) {
+    const Utf8Step step = utf8_step(text.substr(position));
+    if (step.kind != Utf8Kind::kValid) {
+      out.append(text, copied, position - copied);
+      if (step.kind == Utf8Kind::kIncomplete) {
+        return step.length;
+      }
+      out.append(kReplacement);
+      copied = position + step.length;
+    }
+    position += step.length;
   }
+  out.append(text, copied);
+  return 0;
 }
 
 std::string repair_utf8(std::string_view text) {
   std::string out;
-  out.reserve(text.size());
+  if (append_repaired_utf8(text, out) > 0) {
+    out.append(kReplacement);
+  }
+  return out;
+}
+
+bool is_valid_utf8(std::string_view text) {
   while (!text.empty()) {
-    const Utf8Char c = decode_utf8(text);
-    if (c.code_point.has_value()) {
-      out.append(text.substr(0, c.length));
-    } else {
-      append_utf8(kReplacement, out);
+    const Utf8Step step = utf8_step(text);
+    if (step.kind != Utf8Kind::kValid) {
+      return false;
     }
-    text.remove_prefix(c.length);
+    text.remove_prefix(step.length);
   }
-  return out;
-}
-
-uint32_t byte_to_code_point(uint8_t byte) { return kStandIns[byte]; }
-
-std::optional<uint8_t> code_point_to_byte(uint32_t code_point) {
-  if (code_point < 256) {
-    return stands_for_itself(code_point) ? std::optional(static_cast<uint8_t>(code_point))
-                                         : std::nullopt;
-  }
-  for (uint32_t byte = 0; byte < 256; ++byte) {
-    if (kStandIns[byte] == code_point) {
-      return static_cast<uint8_t>(byte);
-    }
-  }
-  return std::nullopt;
-}
-
-std::string to_byte_level(std::string_view bytes) {
-  std::string out;
-  for (const char byte : bytes) {
-    append_utf8(byte_to_code_point(static_cast<uint8_t>(byte)), out);
-  }
-  return out;
-}
-
-std::string from_byte_level(std::string_view token) {
-  std::string out;
-  while (!token.empty()) {
-    const Utf8Char c = decode_utf8(token);
-    const std::optional<uint8_t> byte =
-        c.code_point.has_value() ? code_point_to_byte(*c.code_point) : std::nullopt;
-    if (byte.has_value()) {
-      out += static_cast<char>(*byte);
-    } else {
-      out.append(token.substr(0, c.length));
-    }
-    token.remove_prefix(c.length);
-  }
-  return out;
+  return true;
 }
 
 }  // namespace paceline

@@ -1,6 +1,7 @@
-// GPT-2's byte-level alphabet: every byte has a printable character that stands for it in vocabularies; and UTF-8.
+// Bytes and text: the byte alphabet of byte-level BPE vocabularies, and UTF-8 that may be broken.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -8,25 +9,38 @@
 
 namespace paceline {
 
-// One decoded character: its code point, or nothing for an ill-formed sequence, and how many bytes it takes. Ill-formed
-// bytes are cut as the Unicode standard recommends (maximal subparts), like Python's errors="replace".
-struct Utf8Char {
-  std::optional<uint32_t> code_point;
-  size_t length;
-  bool truncated;  // ill-formed only because the text ends here
-};
-Utf8Char decode_utf8(std::string_view text);
-void append_utf8(uint32_t code_point, std::string& out);
+// Byte-level vocabularies spell each byte as one printable character: the printable ones of
+// Latin-1 as themselves, the other bytes, in order, as U+0100, U+0101, ...
+// The character's UTF-8 for a byte:
+const std::string& byte_level_char(uint8_t byte);
 
-// The text with every ill-formed sequence replaced by U+FFFD.
+// The bytes that a token spells; nullopt where a character of it is not of the byte alphabet.
+std::optional<std::string> byte_level_decode(std::string_view token);
+
+enum class Utf8Kind {
+  kValid,
+  kInvalid,     // the first `length` bytes can never be part of a character
+  kIncomplete,  // all that is left, `length` bytes, may be the start of a character
+};
+
+struct Utf8Step {
+  Utf8Kind kind = Utf8Kind::kValid;
+  size_t length = 0;
+  uint32_t code_point = 0;  // only of kValid
+};
+
+// What `text`, which is not empty, begins with. An ill-formed part is maximal in Unicode's sense:
+// the longest start of some character, or one byte.
+Utf8Step utf8_step(std::string_view text);
+
+// Appends `text` to `out` with U+FFFD for each ill-formed part, but for an incomplete character at
+// the end; returns how many bytes that one has.
+size_t append_repaired_utf8(std::string_view text, std::string& out);
+
+// All of `text` with U+FFFD for each ill-formed part, an incomplete end included. This is what
+// Python's bytes.decode(errors="replace") gives.
 std::string repair_utf8(std::string_view text);
 
-// The character that stands for a byte, and the byte that a character stands for.
-uint32_t byte_to_code_point(uint8_t byte);
-std::optional<uint8_t> code_point_to_byte(uint32_t code_point);
-
-// Bytes to their stand-ins, and back: a token's bytes. Characters that stand for no byte are kept as they are.
-std::string to_byte_level(std::string_view bytes);
-std::string from_byte_level(std::string_view token);
+bool is_valid_utf8(std::string_view text);
 
 }  // namespace paceline

@@ -85,9 +85,9 @@ Integer read_integer(GgufType type, std::span<const uint8_t> bytes, size_t offse
 }  // namespace
 
 const char* gguf_type_name(GgufType type) {
-  static constexpr const char* kNames[] = {"uint8",   "int8", "uint16", "int16", "uint32",
-                                           "int32",   "float32", "bool", "string", "array",
-                                           "uint64",  "int64", "float64"};
+  static constexpr const char* kNames[] = {"uint8",  "int8",    "uint16", "int16",  "uint32",
+                                           "int32",  "float32", "bool",   "string", "array",
+                                           "uint64", "int64",   "float64"};
   const auto index = static_cast<size_t>(type);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
@@ -177,8 +177,7 @@ Result<std::string> GgufFile::get_string(std::string_view key) const {
 Result<const GgufFile::Value*> GgufFile::find_array(std::string_view key, bool strings,
                                                     const char* wanted) const {
   PACELINE_ASSIGN_OR_RETURN(const Value* value, find_typed(key, GgufType::kArray, wanted));
-  const bool matches =
-      strings ? value->element == GgufType::kString : is_integer(value->element);
+  const bool matches = strings ? value->element == GgufType::kString : is_integer(value->element);
   if (!matches) {
     return invalid_argument("{}: metadata key '{}' is {}; {} needed", name_, key, type_of(*value),
                             wanted);
@@ -204,8 +203,8 @@ Result<std::vector<int64_t>> GgufFile::get_int_array(std::string_view key) const
   std::vector<int64_t> integers;
   integers.reserve(static_cast<size_t>(value->count));
   for (size_t i = 0; i < value->count; ++i) {
-    const Integer integer = read_integer(value->element, bytes_,
-                                         value->offset + i * scalar_bytes(value->element));
+    const Integer integer =
+        read_integer(value->element, bytes_, value->offset + i * scalar_bytes(value->element));
     if (integer.magnitude > static_cast<uint64_t>(INT64_MAX)) {
       return invalid_argument("{}: metadata key '{}', entry {} is beyond 64 signed bits", name_,
                               key, i);

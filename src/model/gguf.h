@@ -1,9 +1,9 @@
 // Reader of GGUF model files, versions 2 and 3, little-endian.
 //
 //   "GGUF", u32 version, u64 tensor count, u64 metadata count
-//   metadata: key string, u32 type, value        (a string is u64 length and bytes; an array u32 type, u64 length)
-//   tensors: name string, u32 dims, u64 sizes innermost first, u32 type, u64 offset from the data section
-//   padding to general.alignment (32), data section
+//   metadata: key string, u32 type, value        (a string is u64 length and bytes; an array u32
+//   type, u64 length) tensors: name string, u32 dims, u64 sizes innermost first, u32 type, u64
+//   offset from the data section padding to general.alignment (32), data section
 //
 // Nothing in a file is trusted: every length is checked against what is left before it is used.
 #pragma once
@@ -64,8 +64,9 @@ class GgufFile {
   size_t file_bytes() const { return bytes_.size(); }
 
   bool has(std::string_view key) const { return find(key) != nullptr; }
-  // Integers of any width are taken where they fit. kNotFound for an absent key, kInvalidArgument for another
-  // type or a value out of range; messages name the key, what it is and what was wanted.
+  // Integers of any width are taken where they fit. kNotFound for an absent key, kInvalidArgument
+  // for another type or a value out of range; messages name the key, what it is and what was
+  // wanted.
   Result<uint64_t> get_uint(std::string_view key) const;
   Result<double> get_float(std::string_view key) const;  // also from integers
   Result<bool> get_bool(std::string_view key) const;

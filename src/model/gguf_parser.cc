@@ -23,20 +23,20 @@ struct TensorType {
   std::optional<WeightFormat> format;
 };
 constexpr TensorType kTensorTypes[] = {
-    {0, "F32", WeightFormat::kF32},   {1, "F16", WeightFormat::kF16},
-    {2, "Q4_0", WeightFormat::kQ4_0}, {3, "Q4_1", WeightFormat::kQ4_1},
-    {6, "Q5_0", std::nullopt},        {7, "Q5_1", std::nullopt},
-    {8, "Q8_0", WeightFormat::kQ8_0}, {9, "Q8_1", std::nullopt},
-    {10, "Q2_K", std::nullopt},       {11, "Q3_K", std::nullopt},
-    {12, "Q4_K", std::nullopt},       {13, "Q5_K", std::nullopt},
+    {0, "F32", WeightFormat::kF32},    {1, "F16", WeightFormat::kF16},
+    {2, "Q4_0", WeightFormat::kQ4_0},  {3, "Q4_1", WeightFormat::kQ4_1},
+    {6, "Q5_0", std::nullopt},         {7, "Q5_1", std::nullopt},
+    {8, "Q8_0", WeightFormat::kQ8_0},  {9, "Q8_1", std::nullopt},
+    {10, "Q2_K", std::nullopt},        {11, "Q3_K", std::nullopt},
+    {12, "Q4_K", std::nullopt},        {13, "Q5_K", std::nullopt},
     {14, "Q6_K", WeightFormat::kQ6_K}, {15, "Q8_K", std::nullopt},
-    {16, "IQ2_XXS", std::nullopt},    {17, "IQ2_XS", std::nullopt},
-    {18, "IQ3_XXS", std::nullopt},    {19, "IQ1_S", std::nullopt},
-    {20, "IQ4_NL", std::nullopt},     {21, "IQ3_S", std::nullopt},
-    {22, "IQ2_S", std::nullopt},      {23, "IQ4_XS", std::nullopt},
-    {24, "I8", std::nullopt},         {25, "I16", std::nullopt},
-    {26, "I32", std::nullopt},        {27, "I64", std::nullopt},
-    {28, "F64", std::nullopt},        {29, "IQ1_M", std::nullopt},
+    {16, "IQ2_XXS", std::nullopt},     {17, "IQ2_XS", std::nullopt},
+    {18, "IQ3_XXS", std::nullopt},     {19, "IQ1_S", std::nullopt},
+    {20, "IQ4_NL", std::nullopt},      {21, "IQ3_S", std::nullopt},
+    {22, "IQ2_S", std::nullopt},       {23, "IQ4_XS", std::nullopt},
+    {24, "I8", std::nullopt},          {25, "I16", std::nullopt},
+    {26, "I32", std::nullopt},         {27, "I64", std::nullopt},
+    {28, "F64", std::nullopt},         {29, "IQ1_M", std::nullopt},
     {30, "BF16", WeightFormat::kBF16},
 };
 
@@ -124,7 +124,8 @@ class GgufParser {
       guess = "; it looks like a zip archive (a PyTorch checkpoint or a wheel)";
     } else if (start.size() == 9 && start[8] == '{') {
       guess = "; it looks like a safetensors file";
-    } else if (start.starts_with("ggml") || start.starts_with("tjgg") || start.starts_with("lmgg")) {
+    } else if (start.starts_with("ggml") || start.starts_with("tjgg") ||
+               start.starts_with("lmgg")) {
       guess = "; it is of a format older than GGUF";
     } else if (start.starts_with("version h")) {
       guess = "; it is a Git LFS pointer, not the file itself";
@@ -173,17 +174,17 @@ class GgufParser {
   Status skip(GgufType type, uint64_t count, std::string_view key, int depth) {
     if (const size_t size = fixed_bytes(type); size > 0) {
       if (count > left() / size) {
-        return data_loss("{}: metadata key '{}' at byte {} claims {} values of {}; {} bytes are left",
-                         file_.name_, printable(key), at_, count, gguf_type_name(type), left());
+        return data_loss(
+            "{}: metadata key '{}' at byte {} claims {} values of {}; {} bytes are left",
+            file_.name_, printable(key), at_, count, gguf_type_name(type), left());
       }
       at_ += static_cast<size_t>(count) * size;
       return {};
     }
     for (uint64_t i = 0; i < count; ++i) {
       std::string_view text;
-      PACELINE_RETURN_IF_ERROR(type == GgufType::kString
-                                   ? read_string(text, "a metadata string")
-                                   : skip_array(key, depth + 1, nullptr));
+      PACELINE_RETURN_IF_ERROR(type == GgufType::kString ? read_string(text, "a metadata string")
+                                                         : skip_array(key, depth + 1, nullptr));
     }
     return {};
   }
@@ -277,8 +278,8 @@ class GgufParser {
       const int64_t block = weight_block_elements(*tensor.format);
       if (tensor.shape.back() % block != 0) {
         return data_loss("{}: tensor '{}' has rows of {} elements; {} needs a multiple of {}",
-                         file_.name_, printable(tensor.name), tensor.shape.back(),
-                         tensor.type_name, block);
+                         file_.name_, printable(tensor.name), tensor.shape.back(), tensor.type_name,
+                         block);
       }
       tensor.bytes = weight_row_bytes(*tensor.format, static_cast<int64_t>(elements));
     }
@@ -311,7 +312,8 @@ class GgufParser {
       const uint64_t room = data > bytes_.size() ? 0 : bytes_.size() - data;
       if (offset > room || tensor.bytes > room - offset) {
         return data_loss(
-            "{}: tensor '{}' takes bytes {} to {} of the data section, which ends at {}: the file is "
+            "{}: tensor '{}' takes bytes {} to {} of the data section, which ends at {}: the file "
+            "is "
             "truncated or corrupt",
             file_.name_, printable(tensor.name), offset, offset + tensor.bytes, room);
       }

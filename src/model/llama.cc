@@ -42,8 +42,8 @@ Status LlamaModel::load_weights(Device& device, Stream& stream, const GgufFile& 
   };
   weight_bytes_ = bytes(output_);
   for (const Layer& layer : layers_) {
-    for (const WeightMatrix* w : {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up,
-                                  &layer.down}) {
+    for (const WeightMatrix* w :
+         {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
       weight_bytes_ += bytes(*w);
     }
   }
@@ -57,7 +57,8 @@ Result<LlamaModel::Layer> LlamaModel::load_layer(WeightLoader& loader, int index
   const int64_t kv_size = int64_t{config_.num_kv_heads} * config_.head_size;
   const int64_t inner = config_.intermediate_size;
   Layer layer{};
-  PACELINE_ASSIGN_OR_RETURN(layer.attention_norm, loader.vector(prefix + "attn_norm.weight", hidden));
+  PACELINE_ASSIGN_OR_RETURN(layer.attention_norm,
+                            loader.vector(prefix + "attn_norm.weight", hidden));
   PACELINE_ASSIGN_OR_RETURN(layer.q, loader.matrix(prefix + "attn_q.weight", q_size, hidden));
   PACELINE_ASSIGN_OR_RETURN(layer.k, loader.matrix(prefix + "attn_k.weight", kv_size, hidden));
   PACELINE_ASSIGN_OR_RETURN(layer.v, loader.matrix(prefix + "attn_v.weight", kv_size, hidden));
@@ -69,14 +70,15 @@ Result<LlamaModel::Layer> LlamaModel::load_layer(WeightLoader& loader, int index
   return layer;
 }
 
-// Row p: cos then sin of p * theta^(-2i / rotary_dim), each frequency divided by rope_freqs[i] where the file has
-// them (Llama 3.1). Frequencies and angles are rounded to float32, as transformers computes them.
+// Row p: cos then sin of p * theta^(-2i / rotary_dim), each frequency divided by rope_freqs[i]
+// where the file has them (Llama 3.1). Frequencies and angles are rounded to float32, as
+// transformers computes them.
 Status LlamaModel::load_rope_table(WeightLoader& loader, int64_t max_model_len) {
   const auto half = static_cast<size_t>(config_.rotary_dim / 2);
   std::vector<float> factors(half, 1.0F);
   if (loader.has("rope_freqs.weight")) {
-    PACELINE_ASSIGN_OR_RETURN(
-        factors, loader.host_vector("rope_freqs.weight", static_cast<int64_t>(half)));
+    PACELINE_ASSIGN_OR_RETURN(factors,
+                              loader.host_vector("rope_freqs.weight", static_cast<int64_t>(half)));
   }
   std::vector<float> table(static_cast<size_t>(max_model_len) * 2 * half);
   for (size_t i = 0; i < half; ++i) {
@@ -94,9 +96,8 @@ Status LlamaModel::load_rope_table(WeightLoader& loader, int64_t max_model_len) 
 
 Status LlamaModel::allocate(Device& device, const ModelLimits& limits) {
   const auto allocate_rows = [&](Buffer& buffer, int64_t rows, int64_t width) -> Status {
-    PACELINE_ASSIGN_OR_RETURN(
-        buffer, device.allocate(static_cast<size_t>(rows) * static_cast<size_t>(width) *
-                                sizeof(float)));
+    PACELINE_ASSIGN_OR_RETURN(buffer, device.allocate(static_cast<size_t>(rows) *
+                                                      static_cast<size_t>(width) * sizeof(float)));
     return {};
   };
   const int64_t tokens = limits.max_num_batched_tokens;
@@ -154,9 +155,10 @@ Status LlamaModel::attention_block(Stream& stream, const ModelInput& input,
   PACELINE_RETURN_IF_ERROR(ops_->rms_norm(stream, hidden_.as<float>(), layer.attention_norm,
                                           config_.rms_norm_eps, n, config_.hidden_size,
                                           normed_.as<float>()));
-  PACELINE_RETURN_IF_ERROR(ops_->gemm(
-      stream, linear(normed_.as<float>(), n, config_.hidden_size,
-                     {{&layer.q, q_.as<float>()}, {&layer.k, k_.as<float>()}, {&layer.v, v_.as<float>()}})));
+  PACELINE_RETURN_IF_ERROR(ops_->gemm(stream, linear(normed_.as<float>(), n, config_.hidden_size,
+                                                     {{&layer.q, q_.as<float>()},
+                                                      {&layer.k, k_.as<float>()},
+                                                      {&layer.v, v_.as<float>()}})));
   PACELINE_RETURN_IF_ERROR(rotate(stream, input, q_.as<float>(), config_.num_heads));
   PACELINE_RETURN_IF_ERROR(rotate(stream, input, k_.as<float>(), config_.num_kv_heads));
   const auto view = [&](const Buffer& buffer, int heads) {
@@ -185,8 +187,7 @@ Status LlamaModel::feed_forward_block(Stream& stream, int64_t num_tokens, const 
 }
 
 Status LlamaModel::forward(Stream& stream, const ModelInput& input, AttentionBackend& attention,
-                           const AttentionMetadata& metadata,
-                           std::span<const KVCacheView> caches) {
+                           const AttentionMetadata& metadata, std::span<const KVCacheView> caches) {
   if (caches.size() != layers_.size()) {
     return invalid_argument("{} caches for {} layers", caches.size(), layers_.size());
   }

@@ -36,8 +36,8 @@ class LlamaModel {
 
   const ModelConfig& config() const { return config_; }
 
-  // Enqueues one step: embedding, all layers, final norm, and logits[num_logits, vocab_size] for the tokens
-  // asked. caches holds one view a layer.
+  // Enqueues one step: embedding, all layers, final norm, and logits[num_logits, vocab_size] for
+  // the tokens asked. caches holds one view a layer.
   Status forward(Stream& stream, const ModelInput& input, AttentionBackend& attention,
                  const AttentionMetadata& metadata, std::span<const KVCacheView> caches);
   const float* logits() const { return logits_.as<const float>(); }

@@ -11,8 +11,8 @@ namespace paceline {
 
 class MappedFile {
  public:
-  // kNotFound when there is no such file; kInvalidArgument for a folder or another thing that is no regular
-  // file, for an empty file, and when it cannot be read.
+  // kNotFound when there is no such file; kInvalidArgument for a folder or another thing that is no
+  // regular file, for an empty file, and when it cannot be read.
   static Result<MappedFile> open(const std::string& path);
 
   MappedFile() = default;

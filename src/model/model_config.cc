@@ -110,17 +110,16 @@ Result<ModelConfig> read_model_config(const GgufFile& gguf) {
                             config.hidden_size, config.num_heads);
   }
   PACELINE_RETURN_IF_ERROR(reader.read_or("attention.key_length", kMaxDimension,
-                                          config.hidden_size / config.num_heads,
-                                          config.head_size));
+                                          config.hidden_size / config.num_heads, config.head_size));
   int value_length = 0;
-  PACELINE_RETURN_IF_ERROR(reader.read_or("attention.value_length", kMaxDimension,
-                                          config.head_size, value_length));
+  PACELINE_RETURN_IF_ERROR(
+      reader.read_or("attention.value_length", kMaxDimension, config.head_size, value_length));
   if (value_length != config.head_size) {
     return unsupported("{}: values of {} and keys of {} dimensions; they must be the same",
                        gguf.name(), value_length, config.head_size);
   }
-  PACELINE_RETURN_IF_ERROR(reader.read_or("rope.dimension_count", kMaxDimension, config.head_size,
-                                          config.rotary_dim));
+  PACELINE_RETURN_IF_ERROR(
+      reader.read_or("rope.dimension_count", kMaxDimension, config.head_size, config.rotary_dim));
   double eps = 0.0;
   PACELINE_RETURN_IF_ERROR(reader.read_positive("attention.layer_norm_rms_epsilon", eps));
   config.rms_norm_eps = static_cast<float>(eps);

@@ -26,8 +26,9 @@ struct ModelConfig {
   bool rope_interleaved = false;  // pairs (2i, 2i+1): the order of GGUF's llama files
 };
 
-// From a GGUF's metadata. kUnsupported for an architecture or feature that is not served, kInvalidArgument or
-// kNotFound for numbers that are missing or make no sense; messages name the key.
+// From a GGUF's metadata. kUnsupported for an architecture or feature that is not served,
+// kInvalidArgument or kNotFound for numbers that are missing or make no sense; messages name the
+// key.
 Result<ModelConfig> read_model_config(const GgufFile& gguf);
 
 // Bytes that one token takes in the caches of all layers.

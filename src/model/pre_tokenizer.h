@@ -1,4 +1,4 @@
-// Cuts text into the pieces inside which byte pairs are merged.
+// Splits text into the words within which BPE merges.
 #pragma once
 
 #include <memory>
@@ -10,25 +10,45 @@
 
 namespace paceline {
 
-// Thread-safe: split() keeps no state.
+// Immutable, and safe to use from many threads; each takes a Splitter of its own.
 class PreTokenizer {
  public:
-  // By the name that GGUF gives in tokenizer.ggml.pre. kUnsupported, with the names that are possible, otherwise.
+  // `name` is GGUF's tokenizer.ggml.pre. kUnsupported for an unknown one, with those that are
+  // known.
   static Result<std::unique_ptr<PreTokenizer>> create(std::string_view name);
+
   ~PreTokenizer();
   PreTokenizer(const PreTokenizer&) = delete;
   PreTokenizer& operator=(const PreTokenizer&) = delete;
 
-  const std::string& name() const { return name_; }
-  // Pieces of valid UTF-8 text, in order; together they are the text.
-  Result<std::vector<std::string_view>> split(std::string_view text) const;
+  // A word that is a token as a whole becomes that token, even where the merges lead elsewhere.
+  bool whole_words_first() const { return whole_words_first_; }
+
+  // The state of matching; not to be shared by threads. Must not outlive its PreTokenizer.
+  class Splitter {
+   public:
+    ~Splitter();
+    Splitter(Splitter&&) noexcept;
+    Splitter& operator=(Splitter&&) = delete;
+
+    // The words of `text`, which must be valid UTF-8, in order and without gaps; they are parts
+    // of `text`. Replaces what `words` held.
+    Status split(std::string_view text, std::vector<std::string_view>& words);
+
+   private:
+    friend class PreTokenizer;
+    struct State;
+    explicit Splitter(std::unique_ptr<State> state);
+    std::unique_ptr<State> state_;
+  };
+  Result<Splitter> make_splitter() const;
 
  private:
-  struct Pattern;
+  struct Stage;
   PreTokenizer();
 
-  std::string name_;
-  std::vector<std::unique_ptr<Pattern>> patterns_;  // each cuts the pieces of the one before
+  std::vector<Stage> stages_;  // each splits the pieces of the one before
+  bool whole_words_first_ = false;
 };
 
 }  // namespace paceline

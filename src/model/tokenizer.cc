@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <queue>
+#include <limits>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -11,337 +12,250 @@
 namespace paceline {
 namespace {
 
-constexpr int64_t kControl = 3;
-constexpr int64_t kUserDefined = 4;
+// Ends of a turn or a document that model files often do not list as EOS.
+constexpr std::array<std::string_view, 5> kEndOfGenerationNames = {
+    "<|im_end|>", "<|eot_id|>", "<|endoftext|>", "<|end_of_text|>", "<|end|>"};
 
-uint64_t pair_key(int32_t left, int32_t right) {
-  return (uint64_t{static_cast<uint32_t>(left)} << 32) | static_cast<uint32_t>(right);
-}
-
-Result<std::optional<int64_t>> optional_id(const GgufFile& gguf, const char* key) {
-  if (!gguf.has(key)) {
-    return std::optional<int64_t>();
+// The byte of "<0xHH>".
+std::optional<uint8_t> parse_byte_token(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') {
+    return std::nullopt;
   }
-  PACELINE_ASSIGN_OR_RETURN(const uint64_t id, gguf.get_uint(key));
-  return std::optional<int64_t>(static_cast<int64_t>(std::min<uint64_t>(id, INT64_MAX)));
+  uint32_t byte = 0;
+  for (const char c : token.substr(3, 2)) {
+    const size_t upper = std::string_view("0123456789ABCDEF").find(c);
+    const size_t lower = std::string_view("0123456789abcdef").find(c);
+    const size_t digit = std::min(upper, lower);
+    if (digit == std::string_view::npos) {
+      return std::nullopt;
+    }
+    byte = byte * 16 + static_cast<uint32_t>(digit);
+  }
+  return static_cast<uint8_t>(byte);
 }
 
 }  // namespace
 
-Result<TokenizerSpec> read_tokenizer_spec(const GgufFile& gguf) {
-  PACELINE_ASSIGN_OR_RETURN(const std::string model, gguf.get_string("tokenizer.ggml.model"));
-  if (model != "gpt2") {
-    return unsupported("{}: tokenizer '{}' is not served; possible is gpt2 (byte-level BPE)",
-                       gguf.name(), printable(model));
-  }
-  TokenizerSpec spec;
-  PACELINE_ASSIGN_OR_RETURN(spec.tokens, gguf.get_string_array("tokenizer.ggml.tokens"));
-  PACELINE_ASSIGN_OR_RETURN(spec.merges, gguf.get_string_array("tokenizer.ggml.merges"));
-  if (gguf.has("tokenizer.ggml.token_type")) {
-    PACELINE_ASSIGN_OR_RETURN(spec.token_types, gguf.get_int_array("tokenizer.ggml.token_type"));
-  }
-  spec.pre_tokenizer = "default";
-  if (gguf.has("tokenizer.ggml.pre")) {
-    PACELINE_ASSIGN_OR_RETURN(spec.pre_tokenizer, gguf.get_string("tokenizer.ggml.pre"));
-  }
-  PACELINE_ASSIGN_OR_RETURN(spec.bos_id, optional_id(gguf, "tokenizer.ggml.bos_token_id"));
-  PACELINE_ASSIGN_OR_RETURN(spec.eos_id, optional_id(gguf, "tokenizer.ggml.eos_token_id"));
-  PACELINE_ASSIGN_OR_RETURN(spec.eot_id, optional_id(gguf, "tokenizer.ggml.eot_token_id"));
-  // Llama 3's files leave the flag out and mean it.
-  spec.add_bos = spec.pre_tokenizer == "llama-bpe" || spec.pre_tokenizer == "llama3" ||
-                 spec.pre_tokenizer == "llama-v3";
-  if (gguf.has("tokenizer.ggml.add_bos_token")) {
-    PACELINE_ASSIGN_OR_RETURN(spec.add_bos, gguf.get_bool("tokenizer.ggml.add_bos_token"));
-  }
-  return spec;
-}
-
-Result<std::unique_ptr<Tokenizer>> Tokenizer::from_gguf(const GgufFile& gguf) {
-  PACELINE_ASSIGN_OR_RETURN(TokenizerSpec spec, read_tokenizer_spec(gguf));
-  auto tokenizer = create(std::move(spec));
-  if (!tokenizer.ok()) {
-    return Status(tokenizer.status().code(), gguf.name() + ": " + tokenizer.status().message());
-  }
-  return tokenizer;
-}
+Tokenizer::Tokenizer(std::unique_ptr<PreTokenizer> pre_tokenizer)
+    : pre_tokenizer_(std::move(pre_tokenizer)) {}
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::create(TokenizerSpec spec) {
-  std::unique_ptr<Tokenizer> tokenizer(new Tokenizer());
-  PACELINE_ASSIGN_OR_RETURN(tokenizer->pre_, PreTokenizer::create(spec.pre_tokenizer));
-  PACELINE_RETURN_IF_ERROR(tokenizer->add_tokens(spec));
-  PACELINE_RETURN_IF_ERROR(tokenizer->add_merges(spec));
-  PACELINE_RETURN_IF_ERROR(tokenizer->set_special_ids(spec));
-  return tokenizer;
+  PACELINE_ASSIGN_OR_RETURN(auto pre_tokenizer, PreTokenizer::create(spec.pre_tokenizer));
+  std::unique_ptr<Tokenizer> self(new Tokenizer(std::move(pre_tokenizer)));
+  IdsBySpelling ids;
+  PACELINE_RETURN_IF_ERROR(self->load_tokens(spec, ids));
+  PACELINE_RETURN_IF_ERROR(self->load_bytes_and_merges(spec, ids));
+  PACELINE_RETURN_IF_ERROR(self->load_special_ids(spec));
+  self->pre_tokenizer_name_ = std::move(spec.pre_tokenizer);
+  return self;
 }
 
-Status Tokenizer::add_tokens(const TokenizerSpec& spec) {
-  const size_t count = spec.tokens.size();
-  if (count == 0 || count > INT32_MAX) {
-    return invalid_argument("the vocabulary has {} tokens; 1 to {} are possible", count, INT32_MAX);
+Status Tokenizer::load_tokens(const TokenizerSpec& spec, IdsBySpelling& ids) {
+  if (spec.tokens.empty()) {
+    return invalid_argument("the vocabulary has no tokens");
   }
-  if (!spec.token_types.empty() && spec.token_types.size() != count) {
-    return invalid_argument("the vocabulary has {} tokens and {} token types", count,
-                            spec.token_types.size());
+  if (spec.tokens.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+    return invalid_argument("{} tokens are more than 32 bit ids reach", spec.tokens.size());
   }
-  control_.resize(count);
-  byte_tokens_.assign(256, -1);
-  added_by_byte_.resize(256);
-  for (size_t i = 0; i < count; ++i) {
-    const auto id = static_cast<int32_t>(i);
-    const int64_t type = spec.token_types.empty() ? 1 : spec.token_types[i];
-    control_[i] = type == kControl;
-    if (type == kControl || type == kUserDefined) {
-      bytes_.push_back(spec.tokens[i]);
-      if (!spec.tokens[i].empty()) {
-        added_.push_back({spec.tokens[i], id, type == kControl});
+  if (!spec.token_types.empty() && spec.token_types.size() != spec.tokens.size()) {
+    return invalid_argument("{} token types for {} tokens", spec.token_types.size(),
+                            spec.tokens.size());
+  }
+  tokens_.resize(spec.tokens.size());
+  ids.reserve(spec.tokens.size());
+  for (int32_t id = 0; id < vocab_size(); ++id) {
+    const std::string& spelling = spec.tokens[id];
+    const int32_t type = spec.token_types.empty() ? 1 : spec.token_types[id];
+    if (type < 1 || type > 6) {
+      return invalid_argument("token {} has type {}; types are 1 to 6", id, type);
+    }
+    if (spelling.empty()) {
+      return invalid_argument("token {} is empty", id);
+    }
+    if (!is_valid_utf8(spelling)) {
+      return invalid_argument("token {} is not valid UTF-8", id);
+    }
+    if (const auto [it, added] = ids.try_emplace(spelling, id); !added) {
+      return invalid_argument("token {} \"{}\" is the same as token {}", id, spelling, it->second);
+    }
+    Token& token = tokens_[id];
+    token.type = static_cast<TokenType>(type);
+    if (token.type == TokenType::kByte) {
+      const std::optional<uint8_t> byte = parse_byte_token(spelling);
+      if (!byte) {
+        return invalid_argument("token {} \"{}\" is of type byte, but not like <0x0A>", id,
+                                spelling);
       }
-      continue;
-    }
-    bytes_.push_back(from_byte_level(spec.tokens[i]));
-    if (bytes_.back().size() == 1 &&
-        to_byte_level(bytes_.back()) == spec.tokens[i]) {
-      byte_tokens_[static_cast<uint8_t>(bytes_.back()[0])] = id;
+      token.bytes.push_back(static_cast<char>(*byte));
+    } else if (token.type == TokenType::kControl || token.type == TokenType::kUserDefined) {
+      // These are matched in the text before it is spelled in the byte alphabet.
+      token.bytes = spelling;
+      marks_.insert(spelling, id);
+    } else {
+      const std::optional<std::string> bytes = byte_level_decode(spelling);
+      token.bytes = bytes.value_or(spelling);
+      if (bytes && token.type == TokenType::kNormal && pre_tokenizer_->whole_words_first()) {
+        whole_words_.emplace(*bytes, id);
+      }
     }
   }
-  std::stable_sort(added_.begin(), added_.end(), [](const AddedToken& a, const AddedToken& b) {
-    return a.text.size() > b.text.size();
-  });
-  for (size_t i = 0; i < added_.size(); ++i) {
-    added_by_byte_[static_cast<uint8_t>(added_[i].text[0])].push_back(i);
-  }
-  return {};
+  return Status::ok_status();
 }
 
-Status Tokenizer::add_merges(const TokenizerSpec& spec) {
-  std::unordered_map<std::string_view, int32_t> ids;
-  for (size_t i = 0; i < spec.tokens.size(); ++i) {
-    if (!ids.emplace(spec.tokens[i], static_cast<int32_t>(i)).second) {
-      return invalid_argument("token {} '{}' is in the vocabulary twice", i,
-                              printable(spec.tokens[i]));
+Status Tokenizer::load_bytes_and_merges(const TokenizerSpec& spec, const IdsBySpelling& ids) {
+  std::array<int32_t, 256> byte_ids{};
+  byte_ids.fill(Bpe::kNoToken);
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    const auto it = ids.find(byte_level_char(static_cast<uint8_t>(byte)));
+    if (it != ids.end() && !is_special(it->second)) {
+      byte_ids[byte] = it->second;
     }
   }
+  bpe_.emplace(byte_ids);
+  if (spec.merges.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+    return invalid_argument("{} merges are too many", spec.merges.size());
+  }
+  std::string merged;
   for (size_t i = 0; i < spec.merges.size(); ++i) {
     const std::string_view merge = spec.merges[i];
-    const size_t space = merge.find(' ', 1);
-    const auto find = [&](std::string_view token) {
-      const auto it = ids.find(token);
-      return it == ids.end() ? -1 : it->second;
-    };
-    if (space == std::string_view::npos) {
-      return invalid_argument("merge {} '{}' is not two tokens with a space between", i,
-                              printable(merge));
+    // The byte alphabet has no space, so that there can only be this one.
+    const size_t space = merge.find(' ');
+    if (space == std::string_view::npos || space != merge.rfind(' ') || space == 0 ||
+        space + 1 == merge.size()) {
+      return invalid_argument("merge {} \"{}\" is not of the form \"left right\"", i, merge);
     }
     const std::string_view left = merge.substr(0, space);
     const std::string_view right = merge.substr(space + 1);
-    const std::string joined = std::string(left) + std::string(right);
-    for (const std::string_view token : {left, right, std::string_view(joined)}) {
-      if (find(token) < 0) {
-        return invalid_argument("merge {} '{}' needs the token '{}', which the vocabulary lacks", i,
-                                printable(merge), printable(token));
+    merged.assign(left).append(right);
+    std::array<int32_t, 3> found{};
+    const std::array<std::string_view, 3> spellings = {left, right, merged};
+    for (size_t k = 0; k < found.size(); ++k) {
+      const auto it = ids.find(spellings[k]);
+      if (it == ids.end()) {
+        return invalid_argument("merge {} \"{}\": \"{}\" is not a token", i, merge, spellings[k]);
       }
+      found[k] = it->second;
     }
-    merges_.emplace(pair_key(find(left), find(right)), Merge{static_cast<int32_t>(i), find(joined)});
+    if (!bpe_->add_merge(found[0], found[1], found[2])) {
+      return invalid_argument("merge {} \"{}\" was already listed", i, merge);
+    }
   }
-  return {};
+  return Status::ok_status();
 }
 
-Status Tokenizer::set_special_ids(const TokenizerSpec& spec) {
-  const auto set = [&](const char* name, const std::optional<int64_t>& given,
-                       std::optional<int32_t>& id) -> Status {
-    if (given.has_value()) {
-      if (*given < 0 || *given >= vocab_size()) {
-        return invalid_argument("the {} token is {}; the vocabulary has {} tokens", name, *given,
-                                vocab_size());
-      }
-      id = static_cast<int32_t>(*given);
+Status Tokenizer::load_special_ids(const TokenizerSpec& spec) {
+  const std::array<std::pair<const char*, std::optional<int32_t>>, 3> special = {
+      {{"BOS", spec.bos_id}, {"EOS", spec.eos_id}, {"EOT", spec.eot_id}}};
+  for (const auto& [name, id] : special) {
+    if (id && !contains(*id)) {
+      return invalid_argument("the {} id {} is not among the {} tokens", name, *id, vocab_size());
     }
-    return {};
-  };
-  PACELINE_RETURN_IF_ERROR(set("BOS", spec.bos_id, bos_id_));
-  PACELINE_RETURN_IF_ERROR(set("EOS", spec.eos_id, eos_id_));
-  PACELINE_RETURN_IF_ERROR(set("EOT", spec.eot_id, eot_id_));
+  }
+  if (spec.add_bos && !spec.bos_id) {
+    return invalid_argument("BOS is to be added, but has no id");
+  }
+  bos_id_ = spec.bos_id;
+  eos_id_ = spec.eos_id;
   add_bos_ = spec.add_bos;
-  if (add_bos_ && !bos_id_.has_value()) {
-    return invalid_argument("texts should begin with a BOS token, but none is named");
-  }
-  return {};
-}
-
-bool Tokenizer::is_special(int32_t id) const {
-  return id >= 0 && id < vocab_size() && control_[static_cast<size_t>(id)];
-}
-
-std::vector<int32_t> Tokenizer::end_tokens() const {
-  static constexpr std::array<std::string_view, 5> kEnds{
-      "<|im_end|>", "<|eot_id|>", "<|endoftext|>", "<|end_of_text|>", "<|end|>"};
-  std::vector<int32_t> ends;
-  for (const std::optional<int32_t>& id : {eos_id_, eot_id_}) {
-    if (id.has_value()) {
-      ends.push_back(*id);
+  for (const std::optional<int32_t>& id : {spec.eos_id, spec.eot_id}) {
+    if (id) {
+      tokens_[*id].ends_generation = true;
     }
   }
-  for (const AddedToken& token : added_) {
-    if (token.control && std::find(kEnds.begin(), kEnds.end(), token.text) != kEnds.end()) {
-      ends.push_back(token.id);
+  for (Token& token : tokens_) {
+    if (token.type == TokenType::kControl &&
+        std::ranges::find(kEndOfGenerationNames, token.bytes) != kEndOfGenerationNames.end()) {
+      token.ends_generation = true;
     }
   }
-  std::sort(ends.begin(), ends.end());
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-  return ends;
-}
-
-const std::string& Tokenizer::token_bytes(int32_t id) const {
-  static const std::string kNothing;
-  return id >= 0 && id < vocab_size() ? bytes_[static_cast<size_t>(id)] : kNothing;
-}
-
-const Tokenizer::AddedToken* Tokenizer::match_added(std::string_view text,
-                                                    bool parse_special) const {
-  for (const size_t i : added_by_byte_[static_cast<uint8_t>(text[0])]) {
-    if ((parse_special || !added_[i].control) && text.starts_with(added_[i].text)) {
-      return &added_[i];
-    }
-  }
-  return nullptr;
+  return Status::ok_status();
 }
 
 Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text,
                                                const EncodeOptions& options) const {
+  // U+FFFD may take three bytes for one.
+  if (text.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max()) / 3) {
+    return invalid_argument("a text of {} bytes is too long to encode", text.size());
+  }
+  std::string repaired;
+  if (!is_valid_utf8(text)) {
+    repaired = repair_utf8(text);
+    text = repaired;
+  }
+  PACELINE_ASSIGN_OR_RETURN(PreTokenizer::Splitter splitter, pre_tokenizer_->make_splitter());
+  Bpe::Scratch scratch;
+  std::vector<std::string_view> words;
   std::vector<int32_t> ids;
   if (options.add_special && add_bos_) {
     ids.push_back(*bos_id_);
   }
-  const std::string repaired = repair_utf8(text);
-  std::string_view rest = repaired;
-  size_t plain = 0;  // bytes before the next added token
-  while (plain < rest.size()) {
-    const AddedToken* token = match_added(rest.substr(plain), options.parse_special);
-    if (token == nullptr) {
-      ++plain;
+  const auto accept = [&](int32_t id) { return options.parse_special || !is_special(id); };
+  size_t plain = 0;  // where the text that no mark covers begins
+  size_t position = 0;
+  while (position < text.size()) {
+    const TokenTrie::Match mark = marks_.longest(text.substr(position), accept);
+    if (mark.id < 0) {
+      ++position;
       continue;
     }
-    PACELINE_RETURN_IF_ERROR(encode_text(rest.substr(0, plain), ids));
-    ids.push_back(token->id);
-    rest.remove_prefix(plain + token->text.size());
-    plain = 0;
+    PACELINE_RETURN_IF_ERROR(
+        encode_plain(text.substr(plain, position - plain), splitter, scratch, words, ids));
+    ids.push_back(mark.id);
+    position += mark.length;
+    plain = position;
   }
-  PACELINE_RETURN_IF_ERROR(encode_text(rest, ids));
+  PACELINE_RETURN_IF_ERROR(encode_plain(text.substr(plain), splitter, scratch, words, ids));
   return ids;
 }
 
-Status Tokenizer::encode_text(std::string_view text, std::vector<int32_t>& ids) const {
-  PACELINE_ASSIGN_OR_RETURN(const std::vector<std::string_view> words, pre_->split(text));
+Status Tokenizer::encode_plain(std::string_view text, PreTokenizer::Splitter& splitter,
+                               Bpe::Scratch& scratch, std::vector<std::string_view>& words,
+                               std::vector<int32_t>& ids) const {
+  PACELINE_RETURN_IF_ERROR(splitter.split(text, words));
   for (const std::string_view word : words) {
-    encode_word(word, ids);
-  }
-  return {};
-}
-
-// Merges the most important adjacent pair, the leftmost on ties, until none is left: a heap of candidates over a
-// linked list of symbols, O(n log n).
-void Tokenizer::encode_word(std::string_view word, std::vector<int32_t>& ids) const {
-  struct Symbol {
-    int32_t token;
-    int32_t previous;
-    int32_t next;
-  };
-  struct Candidate {
-    int32_t rank;
-    int32_t left;  // index of the left symbol
-    int32_t left_token;
-    int32_t right_token;
-    bool operator>(const Candidate& other) const {
-      return rank != other.rank ? rank > other.rank : left > other.left;
+    if (pre_tokenizer_->whole_words_first()) {
+      const auto it = whole_words_.find(std::string(word));
+      if (it != whole_words_.end()) {
+        ids.push_back(it->second);
+        continue;
+      }
     }
-  };
-  std::vector<Symbol> symbols;
-  symbols.reserve(word.size());
-  for (const char byte : word) {
-    const int32_t token = byte_tokens_[static_cast<uint8_t>(byte)];
-    if (token >= 0) {
-      const auto index = static_cast<int32_t>(symbols.size());
-      symbols.push_back({token, index - 1, index + 1});
-    }
+    bpe_->encode(word, scratch, ids);
   }
-  if (symbols.empty()) {
-    return;
-  }
-  symbols.back().next = -1;
-  const auto symbol = [&](int32_t i) -> Symbol& { return symbols[static_cast<size_t>(i)]; };
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> heap;
-  const auto consider = [&](int32_t left) {
-    if (left < 0 || symbol(left).next < 0) {
-      return;
-    }
-    const int32_t right_token = symbol(symbol(left).next).token;
-    const auto it = merges_.find(pair_key(symbol(left).token, right_token));
-    if (it != merges_.end()) {
-      heap.push({it->second.rank, left, symbol(left).token, right_token});
-    }
-  };
-  for (int32_t i = 0; i < static_cast<int32_t>(symbols.size()); ++i) {
-    consider(i);
-  }
-  while (!heap.empty()) {
-    const Candidate best = heap.top();
-    heap.pop();
-    Symbol& left = symbol(best.left);
-    if (left.token != best.left_token || left.next < 0 ||
-        symbol(left.next).token != best.right_token) {
-      continue;  // one side was merged meanwhile
-    }
-    Symbol& right = symbol(left.next);
-    left.token = merges_.at(pair_key(best.left_token, best.right_token)).result;
-    right.token = -1;
-    left.next = right.next;
-    if (left.next >= 0) {
-      symbol(left.next).previous = best.left;
-    }
-    consider(left.previous);
-    consider(best.left);
-  }
-  for (int32_t i = 0; i >= 0; i = symbol(i).next) {
-    ids.push_back(symbol(i).token);
-  }
+  return Status::ok_status();
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
   std::string bytes;
   for (const int32_t id : ids) {
-    if (!skip_special || !is_special(id)) {
-      bytes += token_bytes(id);
+    if (contains(id) && !(skip_special && is_special(id))) {
+      bytes += tokens_[id].bytes;
     }
   }
   return repair_utf8(bytes);
 }
 
-std::string StreamDecoder::push(int32_t id) {
-  if (tokenizer_.is_special(id)) {
-    return {};
-  }
-  pending_ += tokenizer_.token_bytes(id);
-  std::string out;
-  std::string_view rest = pending_;
-  while (!rest.empty()) {
-    const Utf8Char c = decode_utf8(rest);
-    if (c.truncated) {
-      break;
-    }
-    if (c.code_point.has_value()) {
-      out.append(rest.substr(0, c.length));
-    } else {
-      append_utf8(0xFFFD, out);
-    }
-    rest.remove_prefix(c.length);
-  }
-  pending_ = std::string(rest);
-  return out;
+bool Tokenizer::is_end_of_generation(int32_t id) const {
+  return contains(id) && tokens_[id].ends_generation;
 }
 
-std::string StreamDecoder::flush() {
-  const std::string out = repair_utf8(pending_);
-  pending_.clear();
-  return out;
+std::vector<int32_t> Tokenizer::end_tokens() const {
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; id < vocab_size(); ++id) {
+    if (is_end_of_generation(id)) {
+      ids.push_back(id);
+    }
+  }
+  return ids;
+}
+
+bool Tokenizer::is_special(int32_t id) const {
+  return contains(id) &&
+         (tokens_[id].type == TokenType::kControl || tokens_[id].type == TokenType::kUnknown);
+}
+
+std::string Tokenizer::token_bytes(int32_t id) const {
+  return contains(id) ? tokens_[id].bytes : std::string();
 }
 
 }  // namespace paceline

@@ -41,8 +41,8 @@ Result<const uint8_t*> WeightLoader::to_device(const void* data, size_t bytes) {
   for (size_t at = 0; at < bytes; at += kStagingBytes) {
     const size_t count = std::min(kStagingBytes, bytes - at);
     std::memcpy(staging_.data(), static_cast<const uint8_t*>(data) + at, count);
-    PACELINE_RETURN_IF_ERROR(stream_.copy(buffer.as<uint8_t>() + at, staging_.data(), count,
-                                          CopyKind::kHostToDevice));
+    PACELINE_RETURN_IF_ERROR(
+        stream_.copy(buffer.as<uint8_t>() + at, staging_.data(), count, CopyKind::kHostToDevice));
     PACELINE_RETURN_IF_ERROR(stream_.synchronize());
   }
   buffers_.push_back(std::move(buffer));

@@ -17,7 +17,8 @@ class WeightLoader {
       : device_(device), stream_(stream), gguf_(gguf) {}
 
   bool has(const std::string& name) const { return gguf_.find_tensor(name) != nullptr; }
-  // A [rows, cols] matrix in its own format. Errors name the tensor, its shape and what was expected.
+  // A [rows, cols] matrix in its own format. Errors name the tensor, its shape and what was
+  // expected.
   Result<WeightMatrix> matrix(const std::string& name, int64_t rows, int64_t cols);
   // A vector of `size`, decoded to float32, in device memory.
   Result<const float*> vector(const std::string& name, int64_t size);
@@ -26,7 +27,8 @@ class WeightLoader {
   // float32 values computed by the caller.
   Result<const float*> upload(const std::vector<float>& values);
 
-  // kUnsupported, naming some, when the file has tensors that nobody took: the model would not be what it says.
+  // kUnsupported, naming some, when the file has tensors that nobody took: the model would not be
+  // what it says.
   Status finish() const;
   // The memory of everything loaded; whoever uses the weights keeps it.
   std::vector<Buffer> take_buffers() { return std::move(buffers_); }

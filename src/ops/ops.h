@@ -1,5 +1,5 @@
-// Everything of a decoder's step that is not attention, on any device. Calls only enqueue on the stream; pointers are
-// device memory unless said otherwise. Activations are float32.
+// Everything of a decoder's step that is not attention, on any device. Calls only enqueue on the
+// stream; pointers are device memory unless said otherwise. Activations are float32.
 //
 // Rows: a function over `n` rows treats each by itself, so a row's bits do not depend on n.
 #pragma once
@@ -40,7 +40,8 @@ struct GemmParams {
   bool accumulate = false;  // add to out instead of replacing it
 };
 
-// Rotates pairs of each head by the angle of the token's position: with c and s the table's cosine and sine,
+// Rotates pairs of each head by the angle of the token's position: with c and s the table's cosine
+// and sine,
 //   (a, b) -> (a c - b s, a s + b c).
 struct RopeParams {
   float* x = nullptr;  // [n, num_heads, head_size]
@@ -59,7 +60,8 @@ struct SamplingRow {
   float temperature = 0.0F;  // 0: greedy
   float top_p = 1.0F;
   uint64_t seed = 0;
-  int64_t position = 0;  // of the sampled token in its sequence: the random number depends on it and the seed only
+  int64_t position =
+      0;  // of the sampled token in its sequence: the random number depends on it and the seed only
   int32_t logits_row = 0;
   int32_t slot = 0;  // where the token goes, in `tokens`
 };
@@ -80,9 +82,10 @@ class Ops {
 
   virtual ~Ops() = default;
 
-  // ids[i] = prompt[i], or tokens[-1 - prompt[i]] where that is negative: a token sampled by an earlier step.
-  virtual Status resolve_ids(Stream& stream, const int32_t* prompt, const int32_t* tokens, int64_t n,
-                             int32_t* ids) = 0;
+  // ids[i] = prompt[i], or tokens[-1 - prompt[i]] where that is negative: a token sampled by an
+  // earlier step.
+  virtual Status resolve_ids(Stream& stream, const int32_t* prompt, const int32_t* tokens,
+                             int64_t n, int32_t* ids) = 0;
   // out[i] = table row ids[i].
   virtual Status embed(Stream& stream, const WeightMatrix& table, const int32_t* ids, int64_t n,
                        float* out) = 0;
@@ -96,8 +99,9 @@ class Ops {
   // out[i] = x[indices[i]]
   virtual Status gather_rows(Stream& stream, const float* x, const int32_t* indices, int64_t n,
                              int64_t dim, float* out) = 0;
-  // Greedy takes the largest logit, the lowest id on ties. Otherwise: probabilities of logits / temperature; the
-  // smallest set of most likely tokens that holds top_p of the mass; one of them by its share.
+  // Greedy takes the largest logit, the lowest id on ties. Otherwise: probabilities of logits /
+  // temperature; the smallest set of most likely tokens that holds top_p of the mass; one of them
+  // by its share.
   virtual Status sample(Stream& stream, const SampleParams& params) = 0;
 };
 

@@ -79,10 +79,9 @@ class OpsTest : public ::testing::Test {
   std::unique_ptr<Ops> ops_;
 };
 
-const std::vector<WeightFormat> kFormats{WeightFormat::kF32,  WeightFormat::kF16,
-                                         WeightFormat::kBF16, WeightFormat::kQ8_0,
-                                         WeightFormat::kQ4_0, WeightFormat::kQ4_1,
-                                         WeightFormat::kQ6_K};
+const std::vector<WeightFormat> kFormats{
+    WeightFormat::kF32,  WeightFormat::kF16,  WeightFormat::kBF16, WeightFormat::kQ8_0,
+    WeightFormat::kQ4_0, WeightFormat::kQ4_1, WeightFormat::kQ6_K};
 
 TEST_F(OpsTest, EmbedDecodesEveryFormatToTheBitsOfTheReference) {
   for (const WeightFormat format : kFormats) {
@@ -130,9 +129,10 @@ TEST_F(OpsTest, GemmIsRightAndDoesNotDependOnTheBatch) {
         for (int64_t t = 0; t < n; ++t) {
           for (int64_t r = 0; r < rows[i]; ++r) {
             std::vector<float> w(kCols);
-            dequantize_row(format,
-                           weights[i].data() + static_cast<size_t>(r) * weight_row_bytes(format, kCols),
-                           kCols, w.data());
+            dequantize_row(
+                format,
+                weights[i].data() + static_cast<size_t>(r) * weight_row_bytes(format, kCols), kCols,
+                w.data());
             double expected = p.accumulate ? 0.5 : 0.0;
             for (size_t c = 0; c < kCols; ++c) {
               expected += double{w[c]} * double{x[static_cast<size_t>(t) * kCols + c]};
@@ -170,7 +170,8 @@ TEST_F(OpsTest, RmsNorm) {
     }
     const double factor = 1.0 / std::sqrt(squares / kDim + 1e-5);
     for (size_t i = 0; i < kDim; ++i) {
-      ASSERT_NEAR(out[row * kDim + i], double{x[row * kDim + i]} * factor * double{weight[i]}, 1e-5);
+      ASSERT_NEAR(out[row * kDim + i], double{x[row * kDim + i]} * factor * double{weight[i]},
+                  1e-5);
     }
   }
 }
@@ -206,8 +207,10 @@ TEST_F(OpsTest, RopeRotatesBothPairings) {
         const size_t a = head * 8 + (interleaved ? 2 * i : i);
         const size_t b = head * 8 + (interleaved ? 2 * i + 1 : i + 2);
         const double angle = position * (i == 0 ? 1.0 : 0.1);
-        EXPECT_NEAR(x[a], double{before[a]} * std::cos(angle) - double{before[b]} * std::sin(angle), 1e-6);
-        EXPECT_NEAR(x[b], double{before[a]} * std::sin(angle) + double{before[b]} * std::cos(angle), 1e-6);
+        EXPECT_NEAR(x[a], double{before[a]} * std::cos(angle) - double{before[b]} * std::sin(angle),
+                    1e-6);
+        EXPECT_NEAR(x[b], double{before[a]} * std::sin(angle) + double{before[b]} * std::cos(angle),
+                    1e-6);
       }
       for (size_t i = 4; i < 8; ++i) {
         EXPECT_EQ(x[head * 8 + i], before[head * 8 + i]);
@@ -269,7 +272,8 @@ TEST_F(SampleTest, FrequenciesFollowTheProbabilities) {
   EXPECT_NEAR(counts[2] / 20000.0, 0.2, 0.015);
 }
 
-// top_p keeps exactly the smallest sufficient set, whatever buckets its members fall in; checked against a sort.
+// top_p keeps exactly the smallest sufficient set, whatever buckets its members fall in; checked
+// against a sort.
 TEST_F(SampleTest, TopPKeepsTheSmallestSet) {
   std::mt19937 rng(8);
   for (int round = 0; round < 30; ++round) {
@@ -296,7 +300,8 @@ TEST_F(SampleTest, TopPKeepsTheSmallestSet) {
     }
     std::map<int32_t, int> counts;
     for (int64_t position = 0; position < 3000; ++position) {
-      ++counts[sample(logits, {.temperature = 1.0F, .top_p = top_p, .seed = 1, .position = position})];
+      ++counts[sample(logits,
+                      {.temperature = 1.0F, .top_p = top_p, .seed = 1, .position = position})];
     }
     for (const auto& [token, count] : counts) {
       const auto rank = std::find(order.begin(), order.end(), token) - order.begin();

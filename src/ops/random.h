@@ -1,5 +1,6 @@
-// Random numbers without state: a function of a seed and a counter, so that a request's tokens do not depend on its
-// batch. SplitMix64's finaliser (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014) over both.
+// Random numbers without state: a function of a seed and a counter, so that a request's tokens do
+// not depend on its batch. SplitMix64's finaliser (Steele, Lea, Flood: Fast Splittable Pseudorandom
+// Number Generators, 2014) over both.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,7 @@
-// Attention through the public API: right against the oracle, the same bits in any company, and nothing of what no
-// request owns.
-#include <gtest/gtest.h>
-
+// Attention through the public API: right against the oracle, the same bits in any company, and
+// nothing of what no request owns.
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
@@ -48,11 +47,12 @@ std::vector<Sequence> mixed_sequences(const AttentionSpec& spec) {
   return sequences;
 }
 std::vector<Row> mixed_rows(const std::vector<Sequence>& s) {
-  return {{&s[0], 1, 37},  {&s[1], 1, 530}, {&s[2], 40, 256},
-          {&s[3], 5, 70},  {&s[4], 1, 1},   {&s[5], 19, 19}};
+  return {{&s[0], 1, 37}, {&s[1], 1, 530}, {&s[2], 40, 256},
+          {&s[3], 5, 70}, {&s[4], 1, 1},   {&s[5], 19, 19}};
 }
 
-// Twice the error of the plain float32 kernel on the same inputs, and room for one rounding of the output.
+// Twice the error of the plain float32 kernel on the same inputs, and room for one rounding of the
+// output.
 void expect_right(const AttentionSpec& spec, const HarnessOptions& options = {}) {
   const std::vector<Sequence> sequences = mixed_sequences(spec);
   const std::vector<Row> rows = mixed_rows(sequences);
@@ -60,7 +60,7 @@ void expect_right(const AttentionSpec& spec, const HarnessOptions& options = {})
   ref.kernel = "ref";
   const double plain = max_error(spec, options, rows, Harness(ref, options).run(rows));
   const double error = max_error(spec, options, rows, Harness(spec, options).run(rows));
-  const double unit = spec.dtype == DType::kFloat32 ? 0x1p-24
+  const double unit = spec.dtype == DType::kFloat32   ? 0x1p-24
                       : spec.dtype == DType::kFloat16 ? 0x1p-11
                                                       : 0x1p-8;
   EXPECT_LE(plain, 8 * unit + 5e-5) << describe(spec);
@@ -178,7 +178,8 @@ TEST(Attention, BatchInvariance) {
   }
 }
 
-// A token's output is the same from a decode, from any cut of its prompt into extends, and from one prefill.
+// A token's output is the same from a decode, from any cut of its prompt into extends, and from one
+// prefill.
 TEST(Attention, PhaseAndChunkInvariance) {
   for (const AttentionSpec& spec : invariance_specs()) {
     constexpr int32_t kLength = 523;
@@ -198,15 +199,15 @@ TEST(Attention, PhaseAndChunkInvariance) {
     }
     for (const int32_t position : {0, 1, 255, 256, 257, 522}) {  // each as a decode
       const std::vector<float> out = harness.run({{&sequence, 1, position + 1}});
-      ASSERT_TRUE(same_bits(out.data(), whole.data() + static_cast<size_t>(position) * width, width))
+      ASSERT_TRUE(
+          same_bits(out.data(), whole.data() + static_cast<size_t>(position) * width, width))
           << describe(spec) << " position " << position;
     }
   }
 }
 
 TEST(Attention, BothLayoutsGiveTheSameBits) {
-  for (const DType kv :
-       {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3}) {
+  for (const DType kv : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3}) {
     const AttentionSpec nhd = make_spec(6, 2, 64, kv);
     AttentionSpec shuffle = nhd;
     shuffle.kv_cache_layout = KVCacheLayout::kShuffle;

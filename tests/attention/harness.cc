@@ -68,8 +68,7 @@ Harness::Harness(const AttentionSpec& spec, const HarnessOptions& options)
                            spec.block_size,      spec.num_kv_heads,   spec.head_size};
   key_ = DeviceArray(*device_, static_cast<size_t>(shape.bytes()));
   value_ = DeviceArray(*device_, static_cast<size_t>(shape.bytes()));
-  scales_ =
-      DeviceArray(*device_, *stream_, std::vector<float>{options.k_scale, options.v_scale});
+  scales_ = DeviceArray(*device_, *stream_, std::vector<float>{options.k_scale, options.v_scale});
 }
 
 Harness::~Harness() = default;
@@ -91,8 +90,7 @@ std::vector<std::vector<int32_t>> Harness::assign_blocks(const std::vector<Row>&
   std::vector<std::vector<int32_t>> blocks;
   size_t next = 0;
   for (const Row& row : rows) {
-    const auto count =
-        static_cast<size_t>((row.seq_len + spec_.block_size - 1) / spec_.block_size);
+    const auto count = static_cast<size_t>((row.seq_len + spec_.block_size - 1) / spec_.block_size);
     EXPECT_LE(next + count, all.size()) << "the harness has too few blocks";
     blocks.emplace_back(all.begin() + static_cast<int64_t>(next),
                         all.begin() + static_cast<int64_t>(next + count));
@@ -155,7 +153,8 @@ std::vector<float> Harness::run(const std::vector<Row>& rows, uint32_t block_see
     const Row& row = rows[i];
     const int64_t begin = row.seq_len - row.query_len;
     const int64_t kv_width = int64_t{spec_.num_kv_heads} * spec_.head_size;
-    append_tokens(row.sequence->q, begin, row.seq_len, int64_t{spec_.num_heads} * spec_.head_size, q);
+    append_tokens(row.sequence->q, begin, row.seq_len, int64_t{spec_.num_heads} * spec_.head_size,
+                  q);
     append_tokens(row.sequence->k, begin, row.seq_len, kv_width, k);
     append_tokens(row.sequence->v, begin, row.seq_len, kv_width, v);
     starts.push_back(starts.back() + row.query_len);
@@ -201,10 +200,9 @@ std::vector<float> Harness::run(const std::vector<Row>& rows, uint32_t block_see
   }
   const auto metadata = backend_->build(*stream_, batch);
   EXPECT_TRUE(metadata.ok()) << metadata.status().to_string();
-  const Status status = backend_->forward(*stream_, *metadata, view(q_array, spec_.num_heads),
-                                          view(k_array, spec_.num_kv_heads),
-                                          view(v_array, spec_.num_kv_heads), cache(),
-                                          view(out, spec_.num_heads));
+  const Status status = backend_->forward(
+      *stream_, *metadata, view(q_array, spec_.num_heads), view(k_array, spec_.num_kv_heads),
+      view(v_array, spec_.num_kv_heads), cache(), view(out, spec_.num_heads));
   EXPECT_TRUE(status.ok()) << status.to_string();
   if (options_.captured) {
     EXPECT_TRUE(stream_->launch(stream_->end_capture().value()).ok());
@@ -217,21 +215,21 @@ double max_error(const AttentionSpec& spec, const HarnessOptions& options,
                  const std::vector<Row>& rows, const std::vector<float>& out) {
   const auto through_cache = [&](const std::vector<float>& values, float scale) {
     std::vector<float> rounded(values.size());
-    std::transform(values.begin(), values.end(), rounded.begin(), [&](float value) {
-      return round_through(spec.kv_cache_dtype, scale, value);
-    });
+    std::transform(values.begin(), values.end(), rounded.begin(),
+                   [&](float value) { return round_through(spec.kv_cache_dtype, scale, value); });
     return rounded;
   };
-  const OracleShape shape{spec.num_heads, spec.num_kv_heads, spec.head_size,
-                          double{spec.scale.value_or(
-                              1.0F / std::sqrt(static_cast<float>(spec.head_size)))}};
+  const OracleShape shape{
+      spec.num_heads, spec.num_kv_heads, spec.head_size,
+      double{spec.scale.value_or(1.0F / std::sqrt(static_cast<float>(spec.head_size)))}};
   const int64_t width = int64_t{spec.num_heads} * spec.head_size;
   double error = 0.0;
   size_t at = 0;
   for (const Row& row : rows) {
     const auto begin = static_cast<size_t>((row.seq_len - row.query_len) * width);
     const std::vector<double> expected = oracle_attention(
-        shape, std::span(row.sequence->q).subspan(begin, static_cast<size_t>(row.query_len * width)),
+        shape,
+        std::span(row.sequence->q).subspan(begin, static_cast<size_t>(row.query_len * width)),
         through_cache(row.sequence->k, options.k_scale),
         through_cache(row.sequence->v, options.v_scale), row.query_len, row.seq_len);
     for (const double value : expected) {

@@ -1,4 +1,5 @@
-// Runs batches through the public attention API over a poisoned cache, and compares with the oracle.
+// Runs batches through the public attention API over a poisoned cache, and compares with the
+// oracle.
 #pragma once
 
 #include <memory>
@@ -34,20 +35,21 @@ struct HarnessOptions {
   int max_num_seqs = 64;
   int max_num_batched_tokens = 4096;
   int64_t max_model_len = 16384;
-  int padded_reqs = 0;     // rows of length 0 added at the end
+  int padded_reqs = 0;  // rows of length 0 added at the end
   int num_threads = 2;
   bool captured = false;   // run forward from a captured graph
   int max_query_len = -1;  // the bound given to build; -1: exact
 };
 
-// A backend with a cache of random blocks. Every byte of the cache is NaN until a row owns it; unowned blocks stay so.
+// A backend with a cache of random blocks. Every byte of the cache is NaN until a row owns it;
+// unowned blocks stay so.
 class Harness {
  public:
   Harness(const AttentionSpec& spec, const HarnessOptions& options);
   ~Harness();
 
-  // Writes the rows' contexts, then this step's tokens, and attends. Returns [T, num_heads, head_size] as stored bits
-  // widened to float32; rows in order. The output is poisoned first.
+  // Writes the rows' contexts, then this step's tokens, and attends. Returns [T, num_heads,
+  // head_size] as stored bits widened to float32; rows in order. The output is poisoned first.
   std::vector<float> run(const std::vector<Row>& rows, uint32_t block_seed = 1);
 
   Device& device() { return *device_; }
@@ -61,7 +63,8 @@ class Harness {
                     const std::vector<int64_t>& slots);
   void write_contexts(const std::vector<Row>& rows,
                       const std::vector<std::vector<int32_t>>& blocks);
-  std::vector<std::vector<int32_t>> assign_blocks(const std::vector<Row>& rows, uint32_t seed) const;
+  std::vector<std::vector<int32_t>> assign_blocks(const std::vector<Row>& rows,
+                                                  uint32_t seed) const;
 
   AttentionSpec spec_;
   HarnessOptions options_;
@@ -73,7 +76,8 @@ class Harness {
   DeviceArray scales_;
 };
 
-// Largest absolute difference between `out` and the oracle on the rounded inputs (K and V as the cache returns them).
+// Largest absolute difference between `out` and the oracle on the rounded inputs (K and V as the
+// cache returns them).
 double max_error(const AttentionSpec& spec, const HarnessOptions& options,
                  const std::vector<Row>& rows, const std::vector<float>& out);
 

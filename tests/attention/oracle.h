@@ -1,5 +1,5 @@
-// The oracle: attention in float64 on the logical sequence. Written apart from every kernel; it knows nothing of
-// blocks, layouts, phases or batches.
+// The oracle: attention in float64 on the logical sequence. Written apart from every kernel; it
+// knows nothing of blocks, layouts, phases or batches.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct OracleShape {
   double scale;
 };
 
-// q: [query_len, num_heads, head_size], the last query_len tokens of the sequence; k, v: [seq_len, num_kv_heads,
-// head_size]. Causal. Returns [query_len, num_heads, head_size].
+// q: [query_len, num_heads, head_size], the last query_len tokens of the sequence; k, v: [seq_len,
+// num_kv_heads, head_size]. Causal. Returns [query_len, num_heads, head_size].
 std::vector<double> oracle_attention(const OracleShape& shape, std::span<const float> q,
                                      std::span<const float> k, std::span<const float> v,
                                      int64_t query_len, int64_t seq_len);

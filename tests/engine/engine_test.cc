@@ -22,8 +22,9 @@ class EngineTest : public ::testing::Test {
  protected:
   void SetUp() override {
     bytes_ = testing::make_tiny_gguf({});
-    gguf_ = GgufFile::parse({reinterpret_cast<const uint8_t*>(bytes_.data()), bytes_.size()}, "tiny")
-                .value();
+    gguf_ =
+        GgufFile::parse({reinterpret_cast<const uint8_t*>(bytes_.data()), bytes_.size()}, "tiny")
+            .value();
     device_ = create_device("cpu", {.num_threads = 2}).value();
   }
 
@@ -100,8 +101,9 @@ class EngineTest : public ::testing::Test {
   std::unique_ptr<Device> device_;
 };
 
-// Eight requests of staggered lengths and arrivals: prefill, mixed and decode steps launch without a wait, a copy from
-// the device or an allocation. The host only ever blocks for the results of the step before the one in flight.
+// Eight requests of staggered lengths and arrivals: prefill, mixed and decode steps launch without
+// a wait, a copy from the device or an allocation. The host only ever blocks for the results of the
+// step before the one in flight.
 TEST_F(EngineTest, NoWaitInAnyStep) {
   for (const bool graphs : {true, false}) {
     EngineOptions options = small_options();
@@ -117,8 +119,7 @@ TEST_F(EngineTest, NoWaitInAnyStep) {
     EXPECT_EQ(all.allocations, 0U);
     for (size_t kind = 0; kind < kNumStepKinds; ++kind) {
       EXPECT_GT(engine->stats().steps[kind], warm.steps[kind]) << "no step of kind " << kind;
-      const DeviceCounters launch =
-          engine->stats().launch_path[kind] - warm.launch_path[kind];
+      const DeviceCounters launch = engine->stats().launch_path[kind] - warm.launch_path[kind];
       EXPECT_EQ(launch.waits, 0U);
       EXPECT_EQ(launch.result_waits, 0U);
       EXPECT_EQ(launch.d2h_copies, 0U);
@@ -129,8 +130,8 @@ TEST_F(EngineTest, NoWaitInAnyStep) {
   }
 }
 
-// Alone, together, at other chunk budgets, with and without graphs, in both layouts, on more threads: the same tokens,
-// greedy and sampled.
+// Alone, together, at other chunk budgets, with and without graphs, in both layouts, on more
+// threads: the same tokens, greedy and sampled.
 TEST_F(EngineTest, TheSameTextInAnyCompany) {
   const std::vector<Asked> asked = random_requests(8, 30);
   const auto alone = run_each_alone(asked);

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "engine/engine.h"
-#include "model/tokenizer.h"
+#include "model/gguf_tokenizer.h"
 #include "support/test_model.h"
 
 namespace paceline {
@@ -15,12 +15,12 @@ class ModelErrors : public ::testing::Test {
  protected:
   // Loads the file as the program does; returns why that fails.
   static Status load(const std::string& bytes) {
-    const auto gguf = GgufFile::parse(
-        {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "m.gguf");
+    const auto gguf =
+        GgufFile::parse({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "m.gguf");
     if (!gguf.ok()) {
       return gguf.status();
     }
-    if (const auto tokenizer = Tokenizer::from_gguf(**gguf); !tokenizer.ok()) {
+    if (const auto tokenizer = load_tokenizer(**gguf); !tokenizer.ok()) {
       return tokenizer.status();
     }
     const auto device = create_device("cpu", {.num_threads = 1}).value();

@@ -1,10 +1,11 @@
-// SmolLM2-135M against an independent computation of the same dequantised weights: Hugging Face transformers, float32
-// (tests/golden/make_smollm2_expected.py).
+// SmolLM2-135M against an independent computation of the same dequantised weights: Hugging Face
+// transformers, float32 (tests/golden/make_smollm2_expected.py).
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+
 #include <nlohmann/json.hpp>
 
 #include "engine/engine.h"
@@ -73,9 +74,9 @@ class LogitsRunner {
     for (int layer = 0; layer < c.num_layers; ++layer) {
       memory_.emplace_back(device, static_cast<size_t>(shape.bytes()));
       memory_.emplace_back(device, static_cast<size_t>(shape.bytes()));
-      caches_.push_back(make_kv_cache_view(shape, memory_[memory_.size() - 2].data(),
-                                           memory_.back().data())
-                            .value());
+      caches_.push_back(
+          make_kv_cache_view(shape, memory_[memory_.size() - 2].data(), memory_.back().data())
+              .value());
     }
   }
 
@@ -121,10 +122,9 @@ class LogitsRunner {
     EXPECT_TRUE(status.ok()) << status.to_string();
     const size_t count = positions.size() * static_cast<size_t>(model_->config().vocab_size);
     Buffer host = device_.allocate(count * sizeof(float), MemoryKind::kPinnedHost).value();
-    EXPECT_TRUE(stream_
-                    ->copy(host.data(), model_->logits(), count * sizeof(float),
-                           CopyKind::kDeviceToHost)
-                    .ok());
+    EXPECT_TRUE(
+        stream_->copy(host.data(), model_->logits(), count * sizeof(float), CopyKind::kDeviceToHost)
+            .ok());
     EXPECT_TRUE(stream_->synchronize().ok());
     return {host.as<float>(), host.as<float>() + count};
   }
@@ -173,7 +173,8 @@ TEST_F(SmolLM2Test, LogitsAreWithin1e3OfTransformers) {
   std::printf("worst logit difference over %zu logits: %.2e\n", compared, worst);
 }
 
-// All twenty prompts at once, in chunks: greedy tokens equal those of transformers, one prompt at a time.
+// All twenty prompts at once, in chunks: greedy tokens equal those of transformers, one prompt at a
+// time.
 TEST_F(SmolLM2Test, GreedyTokensEqualTransformers) {
   for (const KVCacheLayout layout : {KVCacheLayout::kNHD, KVCacheLayout::kShuffle}) {
     EngineOptions options;

@@ -41,8 +41,7 @@ class DeviceArray {
   template <typename T>
   std::vector<T> download(Stream& stream) const {
     std::vector<T> values(bytes_ / sizeof(T));
-    EXPECT_TRUE(
-        stream.copy(staging_.data(), buffer_.data(), bytes_, CopyKind::kDeviceToHost).ok());
+    EXPECT_TRUE(stream.copy(staging_.data(), buffer_.data(), bytes_, CopyKind::kDeviceToHost).ok());
     EXPECT_TRUE(stream.synchronize().ok());
     if (bytes_ > 0) {
       std::memcpy(values.data(), staging_.data(), bytes_);

@@ -13,7 +13,8 @@
 namespace paceline::testing {
 namespace {
 
-// GPT-2's printable stand-in for a byte, in UTF-8: printable Latin-1 stands for itself, the others for U+0100 and up.
+// GPT-2's printable stand-in for a byte, in UTF-8: printable Latin-1 stands for itself, the others
+// for U+0100 and up.
 std::string byte_symbol(int byte) {
   int code = byte;
   const auto printable = [](int b) {

@@ -5,8 +5,8 @@
 
 namespace paceline::testing {
 
-// Path of SmolLM2-135M-Instruct (Q4_1): $PACELINE_TEST_MODEL, or what scripts/get-model leaves in the user's cache.
-// Empty when it is not there; the test then skips and says so.
+// Path of SmolLM2-135M-Instruct (Q4_1): $PACELINE_TEST_MODEL, or what scripts/get-model leaves in
+// the user's cache. Empty when it is not there; the test then skips and says so.
 std::string smollm2_path();
 
 struct TinyModel {
@@ -21,8 +21,8 @@ struct TinyModel {
   unsigned seed = 1;
 };
 
-// A Llama of random weights in GGUF, with a byte-level tokenizer without merges: tokens 0 <|endoftext|>, 1 <s>, 2 </s>, then
-// the 256 bytes, then fillers.
+// A Llama of random weights in GGUF, with a byte-level tokenizer without merges: tokens 0
+// <|endoftext|>, 1 <s>, 2 </s>, then the 256 bytes, then fillers.
 std::string make_tiny_gguf(const TinyModel& shape);
 
 }  // namespace paceline::testing

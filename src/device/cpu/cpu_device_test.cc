@@ -150,11 +150,9 @@ TEST_F(CpuDeviceTest, CountsCopiesAndAllocations) {
   Buffer host = device_->allocate(1024, MemoryKind::kPinnedHost).value();
   EXPECT_EQ(reinterpret_cast<uintptr_t>(device_memory.data()) % 64, 0U);
   std::fill_n(host.as<uint8_t>(), 1024, uint8_t{7});
-  ASSERT_TRUE(
-      stream_->copy(device_memory.data(), host.data(), 1024, CopyKind::kHostToDevice).ok());
+  ASSERT_TRUE(stream_->copy(device_memory.data(), host.data(), 1024, CopyKind::kHostToDevice).ok());
   ASSERT_TRUE(stream_->fill(host.data(), 0, 1024).ok());
-  ASSERT_TRUE(
-      stream_->copy(host.data(), device_memory.data(), 1024, CopyKind::kDeviceToHost).ok());
+  ASSERT_TRUE(stream_->copy(host.data(), device_memory.data(), 1024, CopyKind::kDeviceToHost).ok());
   ASSERT_TRUE(stream_->synchronize().ok());
   EXPECT_EQ(host.as<uint8_t>()[1023], 7);
   const DeviceCounters used = device_->counters() - before;

@@ -63,9 +63,8 @@ Status CpuStream::enqueue(KernelFn kernel, int64_t num_tasks, const void* params
   if (index - completed_.load(std::memory_order_acquire) >= kQueueLength) {
     device_.atomic_counters().waits.fetch_add(1, std::memory_order_relaxed);
     host_sleeps_ = true;
-    space_ready_.wait(lock, [&] {
-      return index - completed_.load(std::memory_order_acquire) < kQueueLength;
-    });
+    space_ready_.wait(
+        lock, [&] { return index - completed_.load(std::memory_order_acquire) < kQueueLength; });
     host_sleeps_ = false;
   }
   Command& command = queue_[index % kQueueLength];

@@ -5,17 +5,17 @@
 namespace paceline::cpu {
 namespace {
 
-// About 20 us on a 3 GHz core: longer than the gap between two kernels of a step, shorter than what a
-// waiting thread may fairly take from others.
+// About 20 us on a 3 GHz core: longer than the gap between two kernels of a step, shorter than what
+// a waiting thread may fairly take from others.
 constexpr int kSpins = 1500;
 
 }  // namespace
 
-void ScratchDeleter::operator()(std::byte* p) const { ::operator delete(p, std::align_val_t{64}); }
+void ScratchDeleter::operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{64}); }
 
 Scratch make_scratch() {
   return Scratch(
-      static_cast<std::byte*>(::operator new(TaskContext::kScratchBytes, std::align_val_t{64})));
+      static_cast<std::byte*>(::operator new (TaskContext::kScratchBytes, std::align_val_t{64})));
 }
 
 WorkerTeam::WorkerTeam(int num_threads) {

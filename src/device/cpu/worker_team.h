@@ -27,8 +27,9 @@ using KernelFn = void (*)(const void* params, const TaskContext& context);
 
 // Runs the tasks of one kernel at a time on `num_threads` threads, the caller's among them.
 //
-// Helpers that are late (descheduled, asleep) are not waited for: a launch is over when its tasks are done
-// and those helpers that did enter have left. Between launches a helper spins for a short while, then sleeps.
+// Helpers that are late (descheduled, asleep) are not waited for: a launch is over when its tasks
+// are done and those helpers that did enter have left. Between launches a helper spins for a short
+// while, then sleeps.
 class WorkerTeam {
  public:
   explicit WorkerTeam(int num_threads);
@@ -38,9 +39,9 @@ class WorkerTeam {
 
   int num_threads() const { return static_cast<int>(helpers_.size()) + 1; }
 
-  // Runs tasks 0 .. num_tasks-1, in no particular order, and returns when all are done. When another
-  // thread's launch has the helpers, the caller does all of its tasks alone: results never depend on that.
-  // `leader_scratch` is the calling stream's own scratch.
+  // Runs tasks 0 .. num_tasks-1, in no particular order, and returns when all are done. When
+  // another thread's launch has the helpers, the caller does all of its tasks alone: results never
+  // depend on that. `leader_scratch` is the calling stream's own scratch.
   void run(KernelFn kernel, const void* params, int64_t num_tasks, std::byte* leader_scratch);
 
  private:

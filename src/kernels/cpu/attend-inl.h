@@ -4,8 +4,8 @@
 //   s_j = scale * (q . k_j)      eight FMA chains over the head dimension, then a fixed tree
 //   m   = max s_j;  p_j = exp(s_j - m);  l = sum p_j   (eight chains over j, then the tree)
 //   o_d = sum p_j v_jd           one FMA chain over j
-// The splits that a row sees are folded in order. Nothing else enters a row's bits: so a token's output is the same
-// alone, in any batch, in any phase and at any chunk size.
+// The splits that a row sees are folded in order. Nothing else enters a row's bits: so a token's
+// output is the same alone, in any batch, in any phase and at any chunk size.
 #if defined(PACELINE_ATTEND_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PACELINE_ATTEND_INL_H_
 #undef PACELINE_ATTEND_INL_H_
@@ -22,8 +22,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace paceline::HWY_NAMESPACE {
 
-// One row's running result: unnormalised outputs, the maximum they are relative to, and their weight.
-// weight == 0 marks an empty one, whose outputs are undefined and never read.
+// One row's running result: unnormalised outputs, the maximum they are relative to, and their
+// weight. weight == 0 marks an empty one, whose outputs are undefined and never read.
 struct Partial {
   float max_score;
   float weight;
@@ -101,14 +101,16 @@ void score_split(const Reader& reader, int32_t split_start, int32_t limit, int32
                  int64_t head_size, AttendScratch& s) {
   for (int32_t t = 0; t < limit;) {
     const KvRows keys = reader.keys(split_start + t, limit - t, s.kv_rows);
-    dot_rows(s.queries, head_size, num_rows, keys.data, keys.stride, keys.count, head_size,
-             [&](int64_t row, int64_t j, float dot) { s.scores[row * kSplitTokens + t + j] = dot; });
+    dot_rows(
+        s.queries, head_size, num_rows, keys.data, keys.stride, keys.count, head_size,
+        [&](int64_t row, int64_t j, float dot) { s.scores[row * kSplitTokens + t + j] = dot; });
     t += keys.count;
   }
 }
 
-// Adds weights times values of `keys` rows that begin at token t of the split, for one block of R query rows, each up
-// to its own limit: a token that a row does not see never enters its sum, not even times zero.
+// Adds weights times values of `keys` rows that begin at token t of the split, for one block of R
+// query rows, each up to its own limit: a token that a row does not see never enters its sum, not
+// even times zero.
 template <int R>
 HWY_INLINE void accumulate_values(const KvRows& values, int32_t t, int32_t row, int64_t head_size,
                                   AttendScratch& s) {
@@ -130,8 +132,8 @@ HWY_INLINE void accumulate_values(const KvRows& values, int32_t t, int32_t row, 
   }
 }
 
-// Attention of `num_rows` rows over one split; s.limits says how many of its tokens each row sees. Fills
-// split_max, split_weight and split_outputs.
+// Attention of `num_rows` rows over one split; s.limits says how many of its tokens each row sees.
+// Fills split_max, split_weight and split_outputs.
 template <typename Reader>
 void attend_split(const Reader& reader, int32_t split, int32_t num_rows, int64_t head_size,
                   float scale, AttendScratch& s) {
@@ -145,8 +147,8 @@ void attend_split(const Reader& reader, int32_t split, int32_t num_rows, int64_t
     s.split_max[row] = -std::numeric_limits<float>::infinity();
     s.split_weight[row] = 0.0F;
     if (s.limits[row] > 0) {
-      s.split_weight[row] =
-          softmax_row(s.scores + int64_t{row} * kSplitTokens, s.limits[row], scale, s.split_max[row]);
+      s.split_weight[row] = softmax_row(s.scores + int64_t{row} * kSplitTokens, s.limits[row],
+                                        scale, s.split_max[row]);
     }
   }
   std::fill_n(s.split_outputs, num_rows * head_size, 0.0F);
@@ -167,8 +169,9 @@ void attend_split(const Reader& reader, int32_t split, int32_t num_rows, int64_t
   }
 }
 
-// total = total followed by next. The first non-empty partial is taken as it is. LSE merge of aiter_fa section 8.5 on
-// unnormalised outputs: with M = max(m_a, m_b), each side is scaled by e^(m - M).
+// total = total followed by next. The first non-empty partial is taken as it is. LSE merge of
+// aiter_fa section 8.5 on unnormalised outputs: with M = max(m_a, m_b), each side is scaled by e^(m
+// - M).
 HWY_INLINE void fold(Partial& total, const Partial& next, int64_t head_size) {
   if (next.weight == 0.0F) {
     return;
@@ -212,9 +215,10 @@ HWY_INLINE void write_output(const AttentionParams& p, const Partial& total, int
   }
 }
 
-// Query rows of tokens [first, first + count) and the group of KV head `kv_head`, token by token, as float32.
-HWY_INLINE void load_queries(const AttentionParams& p, int64_t first, int32_t count, int32_t kv_head,
-                             AttendScratch& s) {
+// Query rows of tokens [first, first + count) and the group of KV head `kv_head`, token by token,
+// as float32.
+HWY_INLINE void load_queries(const AttentionParams& p, int64_t first, int32_t count,
+                             int32_t kv_head, AttendScratch& s) {
   const int32_t group = p.num_heads / p.num_kv_heads;
   float* row = s.queries;
   for (int32_t t = 0; t < count; ++t) {
@@ -225,7 +229,8 @@ HWY_INLINE void load_queries(const AttentionParams& p, int64_t first, int32_t co
   }
 }
 
-// How many tokens of `split` the rows of query tokens at positions [position, position + count) see.
+// How many tokens of `split` the rows of query tokens at positions [position, position + count)
+// see.
 HWY_INLINE void set_limits(int32_t position, int32_t count, int32_t group, int32_t split,
                            AttendScratch& s) {
   for (int32_t t = 0; t < count; ++t) {

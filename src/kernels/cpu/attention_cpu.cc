@@ -21,12 +21,11 @@ namespace {
 using cpu::TaskContext;
 
 // Decode. What: one query row per (token, query head) over the whole cache of its request.
-// Item: (split of a request, KV head); reads at most kSplitTokens tokens of K and V once for the G query heads.
-// Bytes: 2 * tokens * head_size * element size; FLOPs: 4 * G * tokens * head_size.
-// The item that finishes a request's last split folds its partials, in order.
+// Item: (split of a request, KV head); reads at most kSplitTokens tokens of K and V once for the G
+// query heads. Bytes: 2 * tokens * head_size * element size; FLOPs: 4 * G * tokens * head_size. The
+// item that finishes a request's last split folds its partials, in order.
 float* partial_record(const AttentionParams& p, int32_t slot, int32_t head) {
-  return p.workspace.partials +
-         (int64_t{slot} * p.num_heads + head) * (int64_t{p.head_size} + 2);
+  return p.workspace.partials + (int64_t{slot} * p.num_heads + head) * (int64_t{p.head_size} + 2);
 }
 
 void store_partials(const AttentionParams& p, int32_t first_slot, int32_t count, int32_t kv_head,
@@ -60,8 +59,7 @@ void merge_request(const AttentionParams& p, int32_t req, int32_t splits, int32_
     for (int32_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
       Partial total{0.0F, 0.0F, s.total_outputs};
       for (int32_t split = 0; split < splits; ++split) {
-        float* record =
-            partial_record(p, p.plan.first_partial[req] + split * query_len + t, head);
+        float* record = partial_record(p, p.plan.first_partial[req] + split * query_len + t, head);
         fold(total, {record[0], record[1], record + 2}, p.head_size);
       }
       write_output(p, total, first + t, head);
@@ -109,9 +107,10 @@ void decode_kernel(const AttentionParams& p, const TaskContext& context) {
   }
 }
 
-// Extend and prefill. What: a tile of tile_tokens query tokens times the G heads of a KV head, over all splits at or
-// before its last token. Extends read the paged cache in place, prefills their own k and v.
-// Bytes: K and V once a tile; FLOPs: 4 * rows * tokens * head_size, half of it on the causal diagonal.
+// Extend and prefill. What: a tile of tile_tokens query tokens times the G heads of a KV head, over
+// all splits at or before its last token. Extends read the paged cache in place, prefills their own
+// k and v. Bytes: K and V once a tile; FLOPs: 4 * rows * tokens * head_size, half of it on the
+// causal diagonal.
 template <typename Reader>
 void tile_item(const AttentionParams& p, const TileWork& work, int32_t kv_head,
                std::byte* scratch) {
@@ -145,8 +144,7 @@ void tile_item(const AttentionParams& p, const TileWork& work, int32_t kv_head,
 
 template <typename Reader, AttentionPhase kPhase>
 void tile_kernel(const AttentionParams& p, const TaskContext& context) {
-  const TileWork* tiles =
-      kPhase == AttentionPhase::kExtend ? p.plan.extends : p.plan.prefills;
+  const TileWork* tiles = kPhase == AttentionPhase::kExtend ? p.plan.extends : p.plan.prefills;
   const int64_t items = int64_t{p.plan.num_work[static_cast<int>(kPhase)]} * p.num_kv_heads;
   const int64_t tasks = context.num_tasks;
   for (int64_t item = context.task; item < items; item += tasks) {
@@ -186,7 +184,8 @@ namespace {
 HWY_EXPORT(get_kernel);
 HWY_EXPORT(scratch_bytes);
 
-// Tasks are persistent: task t takes items t, t + tasks, ... so that a launch does not depend on lengths.
+// Tasks are persistent: task t takes items t, t + tasks, ... so that a launch does not depend on
+// lengths.
 constexpr int64_t kTasksPerWorker = 8;
 
 Status launch(Stream& stream, AttentionPhase phase, const AttentionParams& params) {
@@ -218,8 +217,9 @@ std::vector<std::string> why_not(const AttentionSpec& spec) {
   const int64_t rows = int64_t{tile_tokens(spec)} * (spec.num_heads / spec.num_kv_heads);
   const size_t bytes = HWY_DYNAMIC_DISPATCH(scratch_bytes)(rows, spec.head_size);
   if (bytes > TaskContext::kScratchBytes) {
-    reasons.push_back(fmt::format("head_size {} with {} query rows needs {} bytes of scratch; {} exist",
-                                  spec.head_size, rows, bytes, TaskContext::kScratchBytes));
+    reasons.push_back(
+        fmt::format("head_size {} with {} query rows needs {} bytes of scratch; {} exist",
+                    spec.head_size, rows, bytes, TaskContext::kScratchBytes));
   }
   return reasons;
 }

@@ -1,4 +1,5 @@
-// What: cache[slot_mapping[t]] = round(k[t] / k_scale), and v likewise. Task: one token. Bytes: what it reads and writes.
+// What: cache[slot_mapping[t]] = round(k[t] / k_scale), and v likewise. Task: one token. Bytes:
+// what it reads and writes.
 #include "base/float_rows.h"
 #include "device/cpu/cpu_device.h"
 #include "kernels/cpu/attention_cpu.h"

@@ -1,5 +1,6 @@
-// Keys and values of one request and KV head as rows of float32, from the paged cache or straight from the step's
-// own tensors. Both give the same bits for the same token: what the cache holds, or would hold.
+// Keys and values of one request and KV head as rows of float32, from the paged cache or straight
+// from the step's own tensors. Both give the same bits for the same token: what the cache holds, or
+// would hold.
 #if defined(PACELINE_KV_READER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PACELINE_KV_READER_INL_H_
 #undef PACELINE_KV_READER_INL_H_
@@ -36,7 +37,8 @@ class PagedReader {
         k_scale_(scale_or_one(p.cache.k_scale)),
         v_scale_(scale_or_one(p.cache.v_scale)) {}
 
-  // Rows of tokens [token, token + count), at most `max_count`; `rows` is room for kRowsAtOnce of them.
+  // Rows of tokens [token, token + count), at most `max_count`; `rows` is room for kRowsAtOnce of
+  // them.
   KvRows keys(int32_t token, int32_t max_count, float* rows) const {
     if (cache_.layout == KVCacheLayout::kShuffle) {
       return copy_rows(token, max_count, rows, [&](const CacheElement& e, int32_t, float* dst) {
@@ -66,13 +68,14 @@ class PagedReader {
               std::min({max_count, kRowsAtOnce, block_size - e.token})};
     }
     return copy_rows(token, max_count, rows, [&](const CacheElement& e, int32_t, float* dst) {
-      to_float_row(cache_.dtype, element_at(cache_.dtype, base, nhd_offset(strides, e)),
-                   head_size_, scale, dst);
+      to_float_row(cache_.dtype, element_at(cache_.dtype, base, nhd_offset(strides, e)), head_size_,
+                   scale, dst);
       return 1;
     });
   }
 
-  // copy(element, tokens left in its block and in the run, destination) returns how many rows it wrote.
+  // copy(element, tokens left in its block and in the run, destination) returns how many rows it
+  // wrote.
   template <typename Copy>
   KvRows copy_rows(int32_t token, int32_t max_count, float* rows, const Copy& copy) const {
     const int32_t count = std::min(max_count, kRowsAtOnce);
@@ -136,8 +139,7 @@ class DirectReader {
   KvRows read(const TokenTensor& tensor, float scale, int32_t token, int32_t max_count,
               float* rows) const {
     const int32_t count = std::min(max_count, kRowsAtOnce);
-    const int64_t at =
-        (first_token_ + token) * tensor.token_stride + kv_head_ * tensor.head_stride;
+    const int64_t at = (first_token_ + token) * tensor.token_stride + kv_head_ * tensor.head_stride;
     const bool unchanged = p_.cache.dtype == DType::kFloat32 && scale == 1.0F;
     if (p_.dtype == DType::kFloat32 && unchanged) {
       return {static_cast<const float*>(tensor.data) + at, tensor.token_stride, count};

@@ -1,5 +1,6 @@
-// What: out[t][h] = sum_j softmax_j(scale * q[t][h] . k[j][h/G]) v[j][h/G], over the tokens j at or before t's position.
-// Task: one request and one query head. Two passes over the keys: the maximum, then the sums.
+// What: out[t][h] = sum_j softmax_j(scale * q[t][h] . k[j][h/G]) v[j][h/G], over the tokens j at or
+// before t's position. Task: one request and one query head. Two passes over the keys: the maximum,
+// then the sums.
 #include "kernels/ref/attention_ref.h"
 
 #include <fmt/format.h>
@@ -54,8 +55,8 @@ struct DirectKv {
 };
 
 template <typename Kv>
-void attend(const AttentionParams& p, const Kv& kv, int64_t token, int32_t head,
-            int32_t visible, float* sums) {
+void attend(const AttentionParams& p, const Kv& kv, int64_t token, int32_t head, int32_t visible,
+            float* sums) {
   const int64_t q = token * p.q.token_stride + head * p.q.head_stride;
   const int64_t out = token * p.out.token_stride + head * p.out.head_stride;
   const auto score = [&](int32_t j) {

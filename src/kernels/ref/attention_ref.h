@@ -1,5 +1,5 @@
-// The reference kernels: slow, obvious, and the last row of every dispatch table. They sum in float32 in plain
-// order, and are the yardstick that other kernels' errors are compared with.
+// The reference kernels: slow, obvious, and the last row of every dispatch table. They sum in
+// float32 in plain order, and are the yardstick that other kernels' errors are compared with.
 #pragma once
 
 #include "attention/dispatch.h"

@@ -16,8 +16,8 @@ class CpuOps final : public Ops {
   Status gemm(Stream& stream, const GemmParams& params) override;
   Status rope(Stream& stream, const RopeParams& params) override;
   Status silu_mul(Stream& stream, float* gate, const float* up, int64_t n, int64_t dim) override;
-  Status gather_rows(Stream& stream, const float* x, const int32_t* indices, int64_t n,
-                     int64_t dim, float* out) override;
+  Status gather_rows(Stream& stream, const float* x, const int32_t* indices, int64_t n, int64_t dim,
+                     float* out) override;
   Status sample(Stream& stream, const SampleParams& params) override;
 };
 

@@ -12,9 +12,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace paceline::HWY_NAMESPACE {
 
-// The float16 values at the head of a block, by the hardware's own conversion: a block of 32 weights is decoded in
-// some ten cycles, of which the scalar conversion would take as many again. Reads up to eight halves: every block that has
-// such a head is longer.
+// The float16 values at the head of a block, by the hardware's own conversion: a block of 32
+// weights is decoded in some ten cycles, of which the scalar conversion would take as many again.
+// Reads up to eight halves: every block that has such a head is longer.
 struct BlockScales {
   explicit BlockScales(const uint8_t* block) {
     uint16_t halves[kCount];
@@ -47,8 +47,8 @@ HWY_INLINE VF floats_of_signed_bytes(const int8_t* p) {
   return hn::ConvertTo(DF(), hn::PromoteTo(d32, hn::LoadU(d8, p)));
 }
 
-// 16 bytes of nibbles to 32 bytes: the low ones, then the high ones. Written out: left to itself, gcc 12 makes
-// a scalar mess of it that takes ten times as long.
+// 16 bytes of nibbles to 32 bytes: the low ones, then the high ones. Written out: left to itself,
+// gcc 12 makes a scalar mess of it that takes ten times as long.
 HWY_INLINE void split_nibbles(const uint8_t* packed, uint8_t* bytes) {
 #if HWY_TARGET == HWY_SCALAR
   for (int i = 0; i < 16; ++i) {

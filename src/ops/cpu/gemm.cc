@@ -1,7 +1,7 @@
 // What: out[i][r] (+)= dot(W[r], x[i]), W in any weight format, for up to three W that share x.
-// Task: kTaskRows rows of one W. They are decoded to float32, kGroupRows at a time, and stay in L1/L2 while all rows of
-// x pass. Bytes: W once, x once a group; FLOPs: 2 * n * rows * cols.
-// A result has the bits of one dot product (dot-inl.h), whatever n is.
+// Task: kTaskRows rows of one W. They are decoded to float32, kGroupRows at a time, and stay in
+// L1/L2 while all rows of x pass. Bytes: W once, x once a group; FLOPs: 2 * n * rows * cols. A
+// result has the bits of one dot product (dot-inl.h), whatever n is.
 #include "base/errors.h"
 #include "device/cpu/cpu_device.h"
 #include "ops/cpu/cpu_ops.h"

@@ -1,8 +1,8 @@
 // What: one token for each row of logits. Task: one row; a few passes over its vocabulary.
 //
-// top_p without a full sort: tokens fall into buckets by the upper bits of their probability, which order as the
-// probabilities do; whole buckets are kept from the top while their mass fits, and only the bucket that crosses
-// top_p is sorted.
+// top_p without a full sort: tokens fall into buckets by the upper bits of their probability, which
+// order as the probabilities do; whole buckets are kept from the top while their mass fits, and
+// only the bucket that crosses top_p is sorted.
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -1,5 +1,6 @@
-// The two products that everything is made of: rows times rows (scores, GEMM) and weights times rows (values).
-// A result's bits depend on its own operands only, never on the tile it was computed in.
+// The two products that everything is made of: rows times rows (scores, GEMM) and weights times
+// rows (values). A result's bits depend on its own operands only, never on the tile it was computed
+// in.
 #if defined(PACELINE_DOT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PACELINE_DOT_INL_H_
 #undef PACELINE_DOT_INL_H_
@@ -14,8 +15,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace paceline::HWY_NAMESPACE {
 
-// sums[r][c] = dot(a row r, b row c) over n floats, n a multiple of 8: eight FMA chains, then the tree.
-// R*C accumulators live in registers: at most 12, so that 3 rows of a and one of b fit beside them on AVX2.
+// sums[r][c] = dot(a row r, b row c) over n floats, n a multiple of 8: eight FMA chains, then the
+// tree. R*C accumulators live in registers: at most 12, so that 3 rows of a and one of b fit beside
+// them on AVX2.
 template <int R, int C>
 HWY_INLINE void dot_tile(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t n,
                          float (&sums)[R][C]) {

@@ -1,5 +1,6 @@
-// The SIMD vocabulary of the CPU kernels: vectors of eight floats, whatever the machine's width, so that every
-// sum has the same eight chains and the same final tree on every target. FMA is used where the target has it.
+// The SIMD vocabulary of the CPU kernels: vectors of eight floats, whatever the machine's width, so
+// that every sum has the same eight chains and the same final tree on every target. FMA is used
+// where the target has it.
 //
 // Included once per Highway target (see foreach_target.h), hence no ordinary include guard.
 #if defined(PACELINE_VEC8_INL_H_) == defined(HWY_TARGET_TOGGLE)
