@@ -18,9 +18,11 @@
 // PACELINE_ASSIGN_OR_RETURN(auto x, make_x());
 #define PACELINE_ASSIGN_OR_RETURN(lhs, expr) \
   PACELINE_ASSIGN_OR_RETURN_IMPL(PACELINE_CONCAT(result_, __LINE__), lhs, expr)
+// NOLINTBEGIN(bugprone-macro-parentheses): lhs may be a declaration
 #define PACELINE_ASSIGN_OR_RETURN_IMPL(result, lhs, expr) \
   auto result = (expr);                                   \
   if (!result.ok()) {                                     \
     return result.status();                               \
   }                                                       \
   lhs = std::move(result).value()
+// NOLINTEND(bugprone-macro-parentheses)

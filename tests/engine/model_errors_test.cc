@@ -89,7 +89,7 @@ TEST_F(ModelErrors, NumbersThatMakeNoSense) {
   expect_refused(with_number("llama.attention.head_count_kv", 3), "not a multiple of 3 KV heads");
   expect_refused(with_number("llama.context_length", 0), "context_length");
   expect_refused(with_number("llama.feed_forward_length", 100), "ffn_gate.weight");
-  expect_refused(with_number("tokenizer.ggml.eos_token_id", 300), "EOS token is 300");
+  expect_refused(with_number("tokenizer.ggml.eos_token_id", 300), "EOS id 300");
   expect_refused(renamed("llama.context_length", "llama.context_lemgth"),
                  "'llama.context_length' is missing");
 }
