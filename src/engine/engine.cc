@@ -116,8 +116,9 @@ Status Engine::allocate(const GgufFile& gguf, const SchedulerOptions& scheduler)
   PACELINE_RETURN_IF_ERROR(
       allocate_tokens(ids_, options_.max_num_batched_tokens, MemoryKind::kDevice));
   PACELINE_RETURN_IF_ERROR(allocate_tokens(tokens_, options_.max_num_seqs, MemoryKind::kDevice));
-  PACELINE_RETURN_IF_ERROR(allocate_tokens(
-      results_, StepInputs::kStagingSlots * options_.max_num_seqs, MemoryKind::kPinnedHost));
+  PACELINE_RETURN_IF_ERROR(
+      allocate_tokens(results_, int64_t{StepInputs::kStagingSlots} * options_.max_num_seqs,
+                      MemoryKind::kPinnedHost));
   for (auto& graphs : decode_graphs_) {
     graphs.resize(static_cast<size_t>(options_.max_num_seqs) + 1);
   }

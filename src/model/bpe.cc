@@ -23,19 +23,19 @@ const Bpe::Merge* Bpe::find(int32_t left, int32_t right) const {
 }
 
 void Bpe::push_candidate(Scratch& scratch, int32_t left) const {
-  if (left < 0 || scratch.symbols[left].next < 0) {
+  if (left < 0 || scratch.symbols_[left].next < 0) {
     return;
   }
-  const int32_t right = scratch.symbols[left].next;
-  if (const Merge* merge = find(scratch.symbols[left].id, scratch.symbols[right].id)) {
-    scratch.heap.push_back({merge->rank, left});
-    std::push_heap(scratch.heap.begin(), scratch.heap.end(), std::greater<>());
+  const int32_t right = scratch.symbols_[left].next;
+  if (const Merge* merge = find(scratch.symbols_[left].id, scratch.symbols_[right].id)) {
+    scratch.heap_.push_back({merge->rank, left});
+    std::push_heap(scratch.heap_.begin(), scratch.heap_.end(), std::greater<>());
   }
 }
 
 void Bpe::encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const {
-  auto& symbols = scratch.symbols;
-  auto& heap = scratch.heap;
+  auto& symbols = scratch.symbols_;
+  auto& heap = scratch.heap_;
   symbols.clear();
   heap.clear();
   for (const char c : word) {

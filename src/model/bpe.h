@@ -29,8 +29,8 @@ class Bpe {
         return rank != other.rank ? rank > other.rank : left > other.left;
       }
     };
-    std::vector<Symbol> symbols;
-    std::vector<Candidate> heap;
+    std::vector<Symbol> symbols_;
+    std::vector<Candidate> heap_;
   };
 
   // byte_ids: the token of each byte, or kNoToken. Such bytes are dropped before any merge, so

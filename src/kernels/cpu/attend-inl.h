@@ -125,7 +125,7 @@ HWY_INLINE void accumulate_values(const KvRows& values, int32_t t, int32_t row, 
   for (int r = 0; r < R; ++r) {
     const int32_t own = std::clamp(s.limits[row + r] - t, common, values.count);
     if (own > common) {
-      accumulate_rows<1>(weights + r * kSplitTokens + common, kSplitTokens,
+      accumulate_rows<1>(weights + int64_t{r} * kSplitTokens + common, kSplitTokens,
                          values.data + common * values.stride, values.stride, own - common,
                          head_size, out + r * head_size, head_size);
     }
@@ -235,7 +235,7 @@ HWY_INLINE void set_limits(int32_t position, int32_t count, int32_t group, int32
                            AttendScratch& s) {
   for (int32_t t = 0; t < count; ++t) {
     const int32_t seen = position + t + 1 - split * kSplitTokens;
-    std::fill_n(s.limits + t * group, group, std::clamp(seen, 0, kSplitTokens));
+    std::fill_n(s.limits + int64_t{t} * group, group, std::clamp(seen, 0, kSplitTokens));
   }
 }
 

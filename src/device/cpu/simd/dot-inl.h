@@ -61,13 +61,13 @@ constexpr int row_block(int64_t rows_left) {
 template <int R, typename Emit>
 HWY_INLINE void dot_row_block(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t n,
                               int64_t k, int64_t first_row, const Emit& emit) {
-  constexpr int C = R == 1 ? 8 : 4;
+  constexpr int kColumns = R == 1 ? 8 : 4;
   int64_t c = 0;
-  for (; c + C <= n; c += C) {
-    float sums[R][C];
-    dot_tile<R, C>(a, lda, b + c * ldb, ldb, k, sums);
+  for (; c + kColumns <= n; c += kColumns) {
+    float sums[R][kColumns];
+    dot_tile<R, kColumns>(a, lda, b + c * ldb, ldb, k, sums);
     for (int r = 0; r < R; ++r) {
-      for (int j = 0; j < C; ++j) {
+      for (int j = 0; j < kColumns; ++j) {
         emit(first_row + r, c + j, sums[r][j]);
       }
     }
@@ -105,7 +105,7 @@ HWY_INLINE void accumulate_tile(const float* w, int64_t ldw, const float* v, int
   Vec8 acc[R][C];
   for (int r = 0; r < R; ++r) {
     for (int c = 0; c < C; ++c) {
-      acc[r][c] = load8(out + r * ldo + 8 * c);
+      acc[r][c] = load8(out + r * ldo + int64_t{8} * c);
     }
   }
   for (int64_t j = 0; j < tokens; ++j) {
@@ -114,7 +114,7 @@ HWY_INLINE void accumulate_tile(const float* w, int64_t ldw, const float* v, int
       x[r] = set8(w[r * ldw + j]);
     }
     for (int c = 0; c < C; ++c) {
-      const Vec8 y = load8(v + j * ldv + 8 * c);
+      const Vec8 y = load8(v + j * ldv + int64_t{8} * c);
       for (int r = 0; r < R; ++r) {
         acc[r][c] = mul_add(x[r], y, acc[r][c]);
       }
@@ -122,7 +122,7 @@ HWY_INLINE void accumulate_tile(const float* w, int64_t ldw, const float* v, int
   }
   for (int r = 0; r < R; ++r) {
     for (int c = 0; c < C; ++c) {
-      store8(acc[r][c], out + r * ldo + 8 * c);
+      store8(acc[r][c], out + r * ldo + int64_t{8} * c);
     }
   }
 }
@@ -131,10 +131,11 @@ HWY_INLINE void accumulate_tile(const float* w, int64_t ldw, const float* v, int
 template <int R>
 HWY_INLINE void accumulate_rows(const float* w, int64_t ldw, const float* v, int64_t ldv,
                                 int64_t tokens, int64_t dim, float* out, int64_t ldo) {
-  constexpr int C = R == 1 ? 8 : 4;
+  constexpr int kVectors = R == 1 ? 8 : 4;
+  constexpr int64_t kFloats = int64_t{8} * kVectors;
   int64_t d = 0;
-  for (; d + 8 * C <= dim; d += 8 * C) {
-    accumulate_tile<R, C>(w, ldw, v + d, ldv, tokens, out + d, ldo);
+  for (; d + kFloats <= dim; d += kFloats) {
+    accumulate_tile<R, kVectors>(w, ldw, v + d, ldv, tokens, out + d, ldo);
   }
   for (; d + 16 <= dim; d += 16) {
     accumulate_tile<R, 2>(w, ldw, v + d, ldv, tokens, out + d, ldo);
