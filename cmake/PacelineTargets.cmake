@@ -5,7 +5,8 @@
 
 add_library(paceline_flags INTERFACE)
 target_compile_options(paceline_flags INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+  $<$<BOOL:${PACELINE_WERROR}>:-Werror>
   # Bits must not depend on what the optimiser fuses: FMA is written where it is meant.
   -ffp-contract=off)
 target_include_directories(paceline_flags INTERFACE
@@ -20,11 +21,15 @@ if(PACELINE_FUZZ)
 endif()
 
 # Highway, and which of its targets are built: each costs compile time, and every x86-64 machine of the last
-# decade has AVX2. Machines without it use the SSE4 build.
+# decade has AVX2. Machines without it use the SSE4 build. Sanitizers look at one build of the kernels.
 add_library(paceline_simd INTERFACE)
 target_link_libraries(paceline_simd INTERFACE hwy::hwy)
-target_compile_definitions(paceline_simd INTERFACE
-  "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_AVX3_DL)")
+if(PACELINE_SANITIZE)
+  set(unused_targets "(HWY_SSSE3|HWY_SSE4|HWY_AVX3|HWY_AVX3_DL)")
+else()
+  set(unused_targets "(HWY_SSSE3|HWY_AVX3_DL)")
+endif()
+target_compile_definitions(paceline_simd INTERFACE "HWY_DISABLED_TARGETS=${unused_targets}")
 
 function(paceline_layer name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/float_convert.h"
+#include "device/cpu/simd_target.h"
 
 namespace paceline {
 namespace {
@@ -74,6 +75,8 @@ class OpsTest : public ::testing::Test {
     return bytes;
   }
 
+  void check_embed();
+
   std::unique_ptr<Device> device_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Ops> ops_;
@@ -83,7 +86,17 @@ const std::vector<WeightFormat> kFormats{
     WeightFormat::kF32,  WeightFormat::kF16,  WeightFormat::kBF16, WeightFormat::kQ8_0,
     WeightFormat::kQ4_0, WeightFormat::kQ4_1, WeightFormat::kQ6_K};
 
+// On every instruction set that runs here.
 TEST_F(OpsTest, EmbedDecodesEveryFormatToTheBitsOfTheReference) {
+  for (const std::string& target : cpu::simd_targets()) {
+    SCOPED_TRACE(target);
+    ASSERT_TRUE(cpu::force_simd_target(target));
+    check_embed();
+  }
+  ASSERT_TRUE(cpu::force_simd_target(""));
+}
+
+void OpsTest::check_embed() {
   for (const WeightFormat format : kFormats) {
     constexpr int64_t kRows = 9;
     constexpr int64_t kCols = 512;

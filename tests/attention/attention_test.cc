@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "attention/harness.h"
+#include "device/cpu/simd_target.h"
 
 namespace paceline {
 namespace {
@@ -217,6 +218,30 @@ TEST(Attention, BothLayoutsGiveTheSameBits) {
     const auto b = Harness(shuffle, options).run(mixed_rows(sequences));
     EXPECT_TRUE(same_bits(a.data(), b.data(), a.size())) << dtype_name(kv);
   }
+}
+
+// Every instruction set that was compiled and runs here: right, and invariant.
+TEST(Attention, EverySimdTarget) {
+  const std::vector<std::string> targets = cpu::simd_targets();
+  ASSERT_FALSE(targets.empty());
+  for (const std::string& target : targets) {
+    SCOPED_TRACE(target);
+    ASSERT_TRUE(cpu::force_simd_target(target));
+    EXPECT_EQ(cpu::simd_target_name(), target);
+    for (const DType kv :
+         {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3}) {
+      const AttentionSpec spec = make_spec(6, 2, 64, kv);
+      expect_right(spec);
+      const std::vector<Sequence> sequences = mixed_sequences(spec);
+      const std::vector<Row> rows = mixed_rows(sequences);
+      const std::vector<float> together = Harness(spec, {}).run(rows);
+      const std::vector<float> alone = Harness(spec, {}).run({rows[1]});
+      EXPECT_TRUE(same_bits(alone.data(), together.data() + size_t{6} * 64, alone.size()));
+    }
+  }
+  EXPECT_FALSE(cpu::force_simd_target("8087"));
+  EXPECT_TRUE(cpu::force_simd_target(""));
+  EXPECT_EQ(cpu::simd_target_name(), targets.front());
 }
 
 // A later token that holds infinity must not reach the tokens before it, not even times zero.

@@ -1,6 +1,7 @@
 #include "device/cpu/cpu_device.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -25,6 +26,11 @@ int available_processors() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
+// The machine's memory: more is not promised, although the system might, until it is used.
+size_t physical_memory() {
+  return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<CpuDevice>> CpuDevice::create(const DeviceOptions& options) {
@@ -44,18 +50,26 @@ CpuDevice::CpuDevice(int num_threads) : team_(num_threads) {
 }
 
 Result<Buffer> CpuDevice::allocate(size_t bytes, MemoryKind kind) {
+  const size_t total = physical_memory();
+  const size_t live = live_bytes_.load(std::memory_order_relaxed);
   // At least one unit, so that an empty buffer has an address too.
-  const size_t rounded = std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
-  void* data = rounded < bytes ? nullptr : std::aligned_alloc(kAlignment, rounded);
+  const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  void* data =
+      bytes > total - std::min(live, total) ? nullptr : std::aligned_alloc(kAlignment, rounded);
   if (data == nullptr) {
-    return resource_exhausted("cpu device: cannot allocate {} bytes", bytes);
+    return resource_exhausted("cpu device: cannot allocate {} bytes; {} of {} are in use here",
+                              bytes, live, total);
   }
+  live_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   counters_.allocations.fetch_add(1, std::memory_order_relaxed);
   counters_.allocated_bytes.fetch_add(bytes, std::memory_order_relaxed);
   return Buffer(this, data, bytes, kind);
 }
 
-void CpuDevice::deallocate(void* data, size_t /*bytes*/, MemoryKind /*kind*/) { std::free(data); }
+void CpuDevice::deallocate(void* data, size_t bytes, MemoryKind /*kind*/) {
+  live_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+  std::free(data);
+}
 
 Result<std::unique_ptr<Stream>> CpuDevice::create_stream() {
   return std::unique_ptr<Stream>(new CpuStream(*this));

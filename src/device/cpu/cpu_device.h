@@ -42,6 +42,7 @@ class CpuDevice final : public Device {
 
   DeviceInfo info_;
   AtomicCounters counters_;
+  std::atomic<size_t> live_bytes_{0};
   WorkerTeam team_;
 };
 

@@ -22,5 +22,26 @@ HWY_EXPORT(name);
 
 const char* simd_target_name() { return HWY_DYNAMIC_DISPATCH(name)(); }
 
+std::vector<std::string> simd_targets() {
+  std::vector<std::string> names;
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    names.emplace_back(hwy::TargetName(target));
+  }
+  return names;
+}
+
+bool force_simd_target(const std::string& name) {
+  hwy::SetSupportedTargetsForTest(0);
+  bool found = name.empty();
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    if (name == hwy::TargetName(target)) {
+      hwy::SetSupportedTargetsForTest(target);
+      found = true;
+    }
+  }
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  return found;
+}
+
 }  // namespace paceline::cpu
 #endif
