@@ -12,6 +12,26 @@
 HWY_BEFORE_NAMESPACE();
 namespace paceline::HWY_NAMESPACE {
 
+// A block in registers, one struct a format: kElements weights in kBytes bytes; part(i) gives
+// weights [8i, 8i + 8).
+
+// Eight floats, of which widen(i) gives those from i on.
+template <typename Widen>
+HWY_INLINE Vec8 make8(const Widen& widen) {
+  Vec8 r;
+  for (size_t i = 0; i < kParts; ++i) {
+    r.part[i] = widen(i * kLanes);
+  }
+  return r;
+}
+
+template <typename T>
+HWY_INLINE auto load_as_int32(const T* p) {
+  const hn::Rebind<T, DF> narrow;
+  const hn::Rebind<int32_t, DF> wide;
+  return hn::PromoteTo(wide, hn::LoadU(narrow, p));
+}
+
 // The float16 values at the head of a block, by the hardware's own conversion: a block of 32
 // weights is decoded in some ten cycles, of which the scalar conversion would take as many again.
 // Reads up to eight halves: every block that has such a head is longer.
@@ -23,125 +43,160 @@ struct BlockScales {
       hn::Store(widen_f16(halves + i), DF(), values + i);
     }
   }
-  VF at(size_t i) const { return hn::Set(DF(), values[i]); }
+  Vec8 at(size_t i) const { return set8(values[i]); }
 
   static constexpr size_t kCount = kLanes < 2 ? 2 : kLanes;
   HWY_ALIGN float values[kCount];
 };
 
-HWY_INLINE float half_at(const uint8_t* p) {
-  uint16_t bits;
-  std::memcpy(&bits, p, sizeof(bits));
-  return to_float(Half{bits});
-}
+struct BlockQ8_0 {
+  static constexpr int kElements = 32;
+  static constexpr size_t kBytes = 34;
 
-// kLanes bytes as floats.
-HWY_INLINE VF floats_of_bytes(const uint8_t* p) {
-  const hn::Rebind<uint8_t, DF> d8;
+  explicit BlockQ8_0(const uint8_t* block)
+      : codes(reinterpret_cast<const int8_t*>(block + 2)), d(BlockScales(block).at(0)) {}
+  Vec8 part(int i) const {
+    return d * make8([&](size_t lane) {
+             return hn::ConvertTo(DF(), load_as_int32(codes + 8 * static_cast<size_t>(i) + lane));
+           });
+  }
+
+  const int8_t* codes;
+  Vec8 d;
+};
+
+// Nibbles 0..15 of 16 bytes, then 16..31: the low ones, then the high ones.
+HWY_INLINE Vec8 nibbles(const uint8_t* packed, int part) {
   const hn::Rebind<int32_t, DF> d32;
-  return hn::ConvertTo(DF(), hn::PromoteTo(d32, hn::LoadU(d8, p)));
-}
-HWY_INLINE VF floats_of_signed_bytes(const int8_t* p) {
-  const hn::Rebind<int8_t, DF> d8;
-  const hn::Rebind<int32_t, DF> d32;
-  return hn::ConvertTo(DF(), hn::PromoteTo(d32, hn::LoadU(d8, p)));
+  return make8([&](size_t lane) {
+    const auto bytes = load_as_int32(packed + 8 * static_cast<size_t>(part % 2) + lane);
+    return hn::ConvertTo(DF(),
+                         part < 2 ? hn::And(bytes, hn::Set(d32, 0x0F)) : hn::ShiftRight<4>(bytes));
+  });
 }
 
-// 16 bytes of nibbles to 32 bytes: the low ones, then the high ones. Written out: left to itself,
-// gcc 12 makes a scalar mess of it that takes ten times as long.
-HWY_INLINE void split_nibbles(const uint8_t* packed, uint8_t* bytes) {
-#if HWY_TARGET == HWY_SCALAR
-  for (int i = 0; i < 16; ++i) {
-    bytes[i] = packed[i] & 0x0F;
-    bytes[i + 16] = static_cast<uint8_t>(packed[i] >> 4);
+struct BlockQ4_0 {
+  static constexpr int kElements = 32;
+  static constexpr size_t kBytes = 18;
+
+  explicit BlockQ4_0(const uint8_t* block) : packed(block + 2), d(BlockScales(block).at(0)) {}
+  Vec8 part(int i) const { return d * (nibbles(packed, i) - set8(8.0F)); }
+
+  const uint8_t* packed;
+  Vec8 d;
+};
+
+struct BlockQ4_1 {
+  static constexpr int kElements = 32;
+  static constexpr size_t kBytes = 20;
+
+  explicit BlockQ4_1(const uint8_t* block) : packed(block + 4) {
+    const BlockScales scales(block);
+    d = scales.at(0);
+    m = scales.at(1);
   }
-#else
-  const hn::CappedTag<uint8_t, 16> d8;
-  const hn::Repartition<uint16_t, decltype(d8)> d16;
-  const auto v = hn::LoadU(d8, packed);
-  const auto mask = hn::Set(d8, uint8_t{0x0F});
-  hn::StoreU(hn::And(v, mask), d8, bytes);
-  const auto high = hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(d16, v)));
-  hn::StoreU(hn::And(high, mask), d8, bytes + 16);
-#endif
-}
+  // Two roundings, as in the scalar decoder.
+  Vec8 part(int i) const { return d * nibbles(packed, i) + m; }
 
-HWY_INLINE void dequantize_simd_q8_0(const uint8_t* block, float* dst) {
-  const VF d = BlockScales(block).at(0);
-  const auto* codes = reinterpret_cast<const int8_t*>(block + 2);
-  for (size_t i = 0; i < 32; i += kLanes) {
-    hn::StoreU(hn::Mul(d, floats_of_signed_bytes(codes + i)), DF(), dst + i);
-  }
-}
+  const uint8_t* packed;
+  Vec8 d;
+  Vec8 m;
+};
 
-HWY_INLINE void dequantize_simd_q4_0(const uint8_t* block, float* dst) {
-  HWY_ALIGN uint8_t bytes[32];
-  split_nibbles(block + 2, bytes);
-  const VF d = BlockScales(block).at(0);
-  const VF eight = hn::Set(DF(), 8.0F);
-  for (size_t i = 0; i < 32; i += kLanes) {
-    hn::StoreU(hn::Mul(d, hn::Sub(floats_of_bytes(bytes + i), eight)), DF(), dst + i);
-  }
-}
+struct BlockQ6_K {
+  static constexpr int kElements = 256;
+  static constexpr size_t kBytes = 210;
 
-HWY_INLINE void dequantize_simd_q4_1(const uint8_t* block, float* dst) {
-  HWY_ALIGN uint8_t bytes[32];
-  split_nibbles(block + 4, bytes);
-  const BlockScales scales(block);
-  const VF d = scales.at(0);
-  const VF m = scales.at(1);
-  for (size_t i = 0; i < 32; i += kLanes) {
-    hn::StoreU(hn::Add(hn::Mul(d, floats_of_bytes(bytes + i)), m), DF(), dst + i);
-  }
-}
-
-HWY_INLINE void dequantize_simd_q6_k(const uint8_t* block, float* dst) {
-  HWY_ALIGN int8_t codes[256];
-  for (int half = 0; half < 2; ++half) {
-    const uint8_t* low = block + half * 64;
-    const uint8_t* high = block + 128 + half * 32;
-    int8_t* out = codes + half * 128;
-    for (int l = 0; l < 32; ++l) {  // the compiler vectorises it
-      out[l] = static_cast<int8_t>(((low[l] & 15) | ((high[l] & 3) << 4)) - 32);
-      out[l + 32] = static_cast<int8_t>(((low[l + 32] & 15) | (((high[l] >> 2) & 3) << 4)) - 32);
-      out[l + 64] = static_cast<int8_t>(((low[l] >> 4) | (((high[l] >> 4) & 3) << 4)) - 32);
-      out[l + 96] = static_cast<int8_t>(((low[l + 32] >> 4) | ((high[l] >> 6) << 4)) - 32);
+  explicit BlockQ6_K(const uint8_t* block) : scales(reinterpret_cast<const int8_t*>(block + 192)) {
+    uint16_t bits;
+    std::memcpy(&bits, block + 208, sizeof(bits));
+    d = to_float(Half{bits});
+    for (int half = 0; half < 2; ++half) {
+      const uint8_t* low = block + half * 64;
+      const uint8_t* high = block + 128 + half * 32;
+      int8_t* out = codes + half * 128;
+      for (int l = 0; l < 32; ++l) {  // the compiler vectorises it
+        out[l] = static_cast<int8_t>(((low[l] & 15) | ((high[l] & 3) << 4)) - 32);
+        out[l + 32] = static_cast<int8_t>(((low[l + 32] & 15) | (((high[l] >> 2) & 3) << 4)) - 32);
+        out[l + 64] = static_cast<int8_t>(((low[l] >> 4) | (((high[l] >> 4) & 3) << 4)) - 32);
+        out[l + 96] = static_cast<int8_t>(((low[l + 32] >> 4) | ((high[l] >> 6) << 4)) - 32);
+      }
     }
   }
-  const float d = half_at(block + 208);
-  for (size_t i = 0; i < 256; i += kLanes) {
-    const float scale = d * static_cast<float>(static_cast<int8_t>(block[192 + i / 16]));
-    hn::StoreU(hn::Mul(hn::Set(DF(), scale), floats_of_signed_bytes(codes + i)), DF(), dst + i);
+  Vec8 part(int i) const {
+    return set8(d * static_cast<float>(scales[i / 2])) * make8([&](size_t lane) {
+             return hn::ConvertTo(DF(), load_as_int32(codes + 8 * static_cast<size_t>(i) + lane));
+           });
   }
-}
 
-template <typename Decode>
-HWY_INLINE void for_each_block(WeightFormat format, const uint8_t* src, int64_t n, float* dst,
-                               const Decode& decode) {
-  const int64_t elements = weight_block_elements(format);
-  const size_t bytes = weight_block_bytes(format);
-  for (int64_t i = 0; i < n; i += elements, src += bytes) {
-    decode(src, dst + i);
+  const int8_t* scales;
+  float d;
+  HWY_ALIGN int8_t codes[256];
+};
+
+// Plain floats, eight at a time.
+struct BlockF32 {
+  static constexpr int kElements = 8;
+  static constexpr size_t kBytes = 32;
+  explicit BlockF32(const uint8_t* block) : p(reinterpret_cast<const float*>(block)) {}
+  Vec8 part(int /*i*/) const { return load8(p); }
+  const float* p;
+};
+struct BlockF16 {
+  static constexpr int kElements = 8;
+  static constexpr size_t kBytes = 16;
+  explicit BlockF16(const uint8_t* block) : p(reinterpret_cast<const uint16_t*>(block)) {}
+  Vec8 part(int /*i*/) const {
+    return make8([&](size_t lane) { return widen_f16(p + lane); });
   }
-}
+  const uint16_t* p;
+};
+struct BlockBF16 {
+  static constexpr int kElements = 8;
+  static constexpr size_t kBytes = 16;
+  explicit BlockBF16(const uint8_t* block) : p(reinterpret_cast<const uint16_t*>(block)) {}
+  Vec8 part(int /*i*/) const {
+    return make8([&](size_t lane) { return widen_bf16(p + lane); });
+  }
+  const uint16_t* p;
+};
 
-HWY_INLINE void dequantize_simd(WeightFormat format, const uint8_t* src, int64_t n, float* dst) {
+// Calls visit(tag) with the struct of the format as tag.type.
+template <typename T>
+struct BlockTag {
+  using Block = T;
+};
+template <typename Visit>
+HWY_INLINE void with_block(WeightFormat format, const Visit& visit) {
   switch (format) {
     case WeightFormat::kF32:
-      return to_float_row(DType::kFloat32, src, n, 1.0F, dst);
+      return visit(BlockTag<BlockF32>());
     case WeightFormat::kF16:
-      return to_float_row(DType::kFloat16, src, n, 1.0F, dst);
+      return visit(BlockTag<BlockF16>());
     case WeightFormat::kBF16:
-      return to_float_row(DType::kBFloat16, src, n, 1.0F, dst);
+      return visit(BlockTag<BlockBF16>());
     case WeightFormat::kQ8_0:
-      return for_each_block(format, src, n, dst, dequantize_simd_q8_0);
+      return visit(BlockTag<BlockQ8_0>());
     case WeightFormat::kQ4_0:
-      return for_each_block(format, src, n, dst, dequantize_simd_q4_0);
+      return visit(BlockTag<BlockQ4_0>());
     case WeightFormat::kQ4_1:
-      return for_each_block(format, src, n, dst, dequantize_simd_q4_1);
+      return visit(BlockTag<BlockQ4_1>());
     case WeightFormat::kQ6_K:
-      return for_each_block(format, src, n, dst, dequantize_simd_q6_k);
+      return visit(BlockTag<BlockQ6_K>());
   }
+}
+
+// n weights, a multiple of the block and of 8.
+HWY_INLINE void dequantize_simd(WeightFormat format, const uint8_t* src, int64_t n, float* dst) {
+  with_block(format, [&](auto tag) {
+    using Block = typename decltype(tag)::Block;
+    for (int64_t i = 0; i < n; i += Block::kElements, src += Block::kBytes) {
+      const Block block(src);
+      for (int part = 0; part < Block::kElements / 8; ++part) {
+        store8(block.part(part), dst + i + int64_t{8} * part);
+      }
+    }
+  });
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
