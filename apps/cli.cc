@@ -22,6 +22,17 @@ int report_bad_input(const std::string& message) {
   return kBadInput;
 }
 
+CLI::Validator number_between(double min, double max) {
+  const std::string range = fmt::format("{:.12g} to {:.12g}", min, max);
+  return CLI::Validator(
+      [=](std::string& text) {
+        double value = 0.0;
+        const bool holds = CLI::detail::lexical_cast(text, value) && value >= min && value <= max;
+        return holds ? std::string() : fmt::format("'{}' is not possible; {} are", text, range);
+      },
+      range);
+}
+
 std::string human_bytes(double bytes) {
   const char* unit = "bytes";
   for (const char* larger : {"KiB", "MiB", "GiB", "TiB"}) {

@@ -27,6 +27,9 @@ using Run = std::function<int()>;
 Run add_generate(CLI::App& app);
 Run add_info(CLI::App& app);
 
+// A number from min to max; unlike CLI::Range it refuses NaN, and signs where min is not negative.
+CLI::Validator number_between(double min, double max);
+
 // Bytes for people: "93.8 MiB".
 std::string human_bytes(double bytes);
 

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -61,10 +62,19 @@ struct Generation {
 
 std::atomic<bool> interrupted{false};
 
-// The first Ctrl-C ends the generation cleanly; the next one ends the program.
+// The first Ctrl-C ends the generation cleanly. One that comes a second later ends the program; an
+// echo of the first, as wrappers like timeout send it, does not. Calls nothing but what a signal
+// handler may.
 void on_interrupt(int signal) {
+  static std::atomic<int64_t> first_second{0};
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  int64_t none = 0;
+  if (!first_second.compare_exchange_strong(none, now.tv_sec) && now.tv_sec > none + 1) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
   interrupted.store(true);
-  std::signal(signal, SIG_DFL);
 }
 
 Result<std::vector<std::string>> read_prompts(const GenerateOptions& options) {
@@ -309,18 +319,20 @@ void add_sampling_options(CLI::App& app, GenerateOptions& o) {
   const std::string group = "Sampling";
   app.add_option("-n,--max-tokens", o.sampling.max_tokens, "Most tokens to generate for a prompt")
       ->default_val(128)
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31))
+      ->check(number_between(1, 1U << 31))
       ->group(group);
   app.add_option("--temperature", o.sampling.temperature, "0 takes the likeliest token (greedy)")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(number_between(0, 1e6))
       ->group(group);
   app.add_option("--top-p", o.sampling.top_p,
                  "Sample from the likeliest tokens that together hold this share")
       ->capture_default_str()
+      ->check(number_between(1e-9, 1))
       ->group(group);
   app.add_option("--seed", o.sampling.seed, "The same seed gives the same text, in any batch")
       ->capture_default_str()
+      ->check(number_between(0, 1.8e19))
       ->group(group);
   app.add_flag("--ignore-eos", o.sampling.ignore_eos, "Go on after an end-of-text token")
       ->group(group);
@@ -330,38 +342,40 @@ void add_engine_options(CLI::App& app, GenerateOptions& o) {
   const std::string group = "Engine";
   app.add_option("-t,--threads", o.threads, "Threads of the CPU device; 0: one for each processor")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1024))
+      ->check(number_between(0, 1024))
       ->group(group);
   app.add_option("--max-num-seqs", o.engine.max_num_seqs, "Most prompts that run at once")
       ->capture_default_str()
-      ->check(CLI::Range(1, 65536))
+      ->check(number_between(1, 65536))
       ->group(group);
   app.add_option("--max-num-batched-tokens", o.engine.max_num_batched_tokens,
                  "Most tokens of a step; longer prompts are taken in chunks")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(number_between(1, 1 << 20))
       ->group(group);
   app.add_option("--max-model-len", o.engine.max_model_len,
                  "Most tokens of a prompt and its continuation; the model's context when not given")
-      ->check(CLI::Range(int64_t{2}, int64_t{1} << 31))
+      ->check(number_between(2, 1U << 31))
       ->group(group);
   app.add_option("--block-size", o.engine.block_size, "Tokens of a KV cache block")
       ->capture_default_str()
-      ->check(CLI::Range(1, 4096))
+      ->check(number_between(1, 4096))
       ->group(group);
   app.add_option("--kv-cache-memory", o.kv_cache_gib, "Memory of the KV cache, in GiB")
       ->capture_default_str()
-      ->check(CLI::Range(1e-6, 1e6))
+      ->check(number_between(1e-6, 1e6))
       ->group(group);
   app.add_option("--num-blocks", o.engine.num_blocks,
                  "Blocks of the KV cache; instead of --kv-cache-memory")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31))
+      ->check(number_between(1, 1U << 31))
       ->group(group);
-  app.add_option("--kv-cache-dtype", o.kv_cache_dtype, "float32, float16, bfloat16 or fp8_e4m3")
+  app.add_option("--kv-cache-dtype", o.kv_cache_dtype, "Type of the cached keys and values")
       ->capture_default_str()
+      ->check(CLI::IsMember({"float32", "float16", "bfloat16", "fp8_e4m3"}))
       ->group(group);
-  app.add_option("--kv-cache-layout", o.kv_cache_layout, "NHD or SHUFFLE")
+  app.add_option("--kv-cache-layout", o.kv_cache_layout, "Order of the cache's elements")
       ->capture_default_str()
+      ->check(CLI::IsMember({"NHD", "SHUFFLE"}))
       ->group(group);
   app.add_option("--attention-kernel", o.engine.attention_kernel,
                  "Use this kernel instead of the fastest, e.g. ref")

@@ -44,6 +44,9 @@ Status complete_options(const ModelConfig& model, EngineOptions& options) {
     options.max_model_len =
         std::min(options.max_model_len, options.num_blocks * options.block_size);
   }
+  // No step can have more tokens than all requests together.
+  options.max_num_batched_tokens = static_cast<int>(std::min<int64_t>(
+      options.max_num_batched_tokens, options.max_num_seqs * options.max_model_len));
   return check_range<int64_t>("num_blocks", options.num_blocks, 1, INT32_MAX);
 }
 

@@ -94,7 +94,9 @@ class Engine {
   Status run_model(int index, const StepShape& shape);
   Status run_decode_graph(int index, const StepShape& shape);
   void collect_oldest(std::vector<TokenEvent>& events);
-  int32_t* results(int index) { return results_.as<int32_t>() + int64_t{index} * options_.max_num_seqs; }
+  int32_t* results(int index) {
+    return results_.as<int32_t>() + int64_t{index} * options_.max_num_seqs;
+  }
   bool ends(int32_t token) const;
 
   Device& device_;
