@@ -49,6 +49,7 @@ struct DeviceCounters {
 };
 // The events between two readings: `after - before`, field by field.
 DeviceCounters operator-(const DeviceCounters& after, const DeviceCounters& before);
+DeviceCounters& operator+=(DeviceCounters& sum, const DeviceCounters& more);
 
 struct DeviceInfo {
   DeviceKind kind = DeviceKind::kCpu;

@@ -21,17 +21,32 @@ const char* device_kind_name(DeviceKind kind) {
   return "unknown";
 }
 
+namespace {
+
+// apply(a.field, b.field) for every counter.
+template <typename Apply>
+void for_each_counter(DeviceCounters& a, const DeviceCounters& b, const Apply& apply) {
+  apply(a.waits, b.waits);
+  apply(a.result_waits, b.result_waits);
+  apply(a.d2h_copies, b.d2h_copies);
+  apply(a.h2d_copies, b.h2d_copies);
+  apply(a.allocations, b.allocations);
+  apply(a.allocated_bytes, b.allocated_bytes);
+  apply(a.launches, b.launches);
+  apply(a.graph_launches, b.graph_launches);
+}
+
+}  // namespace
+
 DeviceCounters operator-(const DeviceCounters& after, const DeviceCounters& before) {
-  DeviceCounters difference;
-  difference.waits = after.waits - before.waits;
-  difference.result_waits = after.result_waits - before.result_waits;
-  difference.d2h_copies = after.d2h_copies - before.d2h_copies;
-  difference.h2d_copies = after.h2d_copies - before.h2d_copies;
-  difference.allocations = after.allocations - before.allocations;
-  difference.allocated_bytes = after.allocated_bytes - before.allocated_bytes;
-  difference.launches = after.launches - before.launches;
-  difference.graph_launches = after.graph_launches - before.graph_launches;
+  DeviceCounters difference = after;
+  for_each_counter(difference, before, [](uint64_t& a, uint64_t b) { a -= b; });
   return difference;
+}
+
+DeviceCounters& operator+=(DeviceCounters& sum, const DeviceCounters& more) {
+  for_each_counter(sum, more, [](uint64_t& a, uint64_t b) { a += b; });
+  return sum;
 }
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {

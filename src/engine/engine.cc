@@ -63,17 +63,6 @@ StepKind kind_of(const std::vector<ScheduledRow>& rows, int threshold) {
                                                                         : StepKind::kMixed;
 }
 
-void add_counters(DeviceCounters& sum, const DeviceCounters& more) {
-  sum.waits += more.waits;
-  sum.result_waits += more.result_waits;
-  sum.d2h_copies += more.d2h_copies;
-  sum.h2d_copies += more.h2d_copies;
-  sum.allocations += more.allocations;
-  sum.allocated_bytes += more.allocated_bytes;
-  sum.launches += more.launches;
-  sum.graph_launches += more.graph_launches;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::create(Device& device, const GgufFile& gguf,
@@ -269,7 +258,7 @@ Result<std::vector<TokenEvent>> Engine::step() {
     const StepKind kind = kind_of(rows, attention_->spec().reorder_batch_threshold);
     PACELINE_RETURN_IF_ERROR(launch(rows, kind));
     ++stats_.steps[static_cast<size_t>(kind)];
-    add_counters(stats_.launch_path[static_cast<size_t>(kind)], device_.counters() - before);
+    stats_.launch_path[static_cast<size_t>(kind)] += device_.counters() - before;
   }
   // The step just launched runs while the one before it is collected.
   std::vector<TokenEvent> events;

@@ -29,24 +29,6 @@ bool is_integer(GgufType type) {
          type != GgufType::kString && type != GgufType::kArray;
 }
 
-size_t scalar_bytes(GgufType type) {
-  switch (type) {
-    case GgufType::kUint16:
-    case GgufType::kInt16:
-      return 2;
-    case GgufType::kUint32:
-    case GgufType::kInt32:
-    case GgufType::kFloat32:
-      return 4;
-    case GgufType::kUint64:
-    case GgufType::kInt64:
-    case GgufType::kFloat64:
-      return 8;
-    default:
-      return 1;
-  }
-}
-
 // An integer as a sign and a magnitude, so that every width fits.
 struct Integer {
   bool negative;
@@ -204,7 +186,7 @@ Result<std::vector<int64_t>> GgufFile::get_int_array(std::string_view key) const
   integers.reserve(static_cast<size_t>(value->count));
   for (size_t i = 0; i < value->count; ++i) {
     const Integer integer =
-        read_integer(value->element, bytes_, value->offset + i * scalar_bytes(value->element));
+        read_integer(value->element, bytes_, value->offset + i * gguf_type_bytes(value->element));
     if (integer.magnitude > static_cast<uint64_t>(INT64_MAX)) {
       return invalid_argument("{}: metadata key '{}', entry {} is beyond 64 signed bits", name_,
                               key, i);
@@ -239,7 +221,7 @@ std::string GgufFile::describe_array(const Value& value) const {
   for (uint64_t i = 0; i < std::min(value.count, kShown); ++i) {
     text += (i == 0 ? "" : ", ") + describe_scalar(value.element, offset);
     offset += value.element == GgufType::kString ? 8 + string_at(bytes_, offset).size()
-                                                 : scalar_bytes(value.element);
+                                                 : gguf_type_bytes(value.element);
   }
   return text + (value.count > kShown ? fmt::format(", ... {} in all]", value.count) : "]");
 }

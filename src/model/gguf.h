@@ -41,6 +41,8 @@ enum class GgufType : uint32_t {
   kFloat64 = 12,
 };
 const char* gguf_type_name(GgufType type);
+// Bytes of a value of fixed size; 0 for strings and arrays.
+size_t gguf_type_bytes(GgufType type);
 
 struct GgufTensor {
   std::string name;

@@ -42,8 +42,9 @@ constexpr TensorType kTensorTypes[] = {
 
 bool is_known(GgufType type) { return static_cast<uint32_t>(type) <= 12; }
 
-// Bytes of a value of fixed size; 0 for strings and arrays.
-size_t fixed_bytes(GgufType type) {
+}  // namespace
+
+size_t gguf_type_bytes(GgufType type) {
   switch (type) {
     case GgufType::kUint8:
     case GgufType::kInt8:
@@ -64,8 +65,6 @@ size_t fixed_bytes(GgufType type) {
       return 0;
   }
 }
-
-}  // namespace
 
 class GgufParser {
  public:
@@ -172,7 +171,7 @@ class GgufParser {
 
   // Moves past `count` values of `type`, checking that they are there.
   Status skip(GgufType type, uint64_t count, std::string_view key, int depth) {
-    if (const size_t size = fixed_bytes(type); size > 0) {
+    if (const size_t size = gguf_type_bytes(type); size > 0) {
       if (count > left() / size) {
         return data_loss(
             "{}: metadata key '{}' at byte {} claims {} values of {}; {} bytes are left",
