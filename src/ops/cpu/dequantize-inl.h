@@ -49,11 +49,11 @@ struct BlockScales {
   HWY_ALIGN float values[kCount];
 };
 
-struct BlockQ8_0 {
+struct BlockQ80 {
   static constexpr int kElements = 32;
   static constexpr size_t kBytes = 34;
 
-  explicit BlockQ8_0(const uint8_t* block)
+  explicit BlockQ80(const uint8_t* block)
       : codes(reinterpret_cast<const int8_t*>(block + 2)), d(BlockScales(block).at(0)) {}
   Vec8 part(int i) const {
     return d * make8([&](size_t lane) {
@@ -75,22 +75,22 @@ HWY_INLINE Vec8 nibbles(const uint8_t* packed, int part) {
   });
 }
 
-struct BlockQ4_0 {
+struct BlockQ40 {
   static constexpr int kElements = 32;
   static constexpr size_t kBytes = 18;
 
-  explicit BlockQ4_0(const uint8_t* block) : packed(block + 2), d(BlockScales(block).at(0)) {}
+  explicit BlockQ40(const uint8_t* block) : packed(block + 2), d(BlockScales(block).at(0)) {}
   Vec8 part(int i) const { return d * (nibbles(packed, i) - set8(8.0F)); }
 
   const uint8_t* packed;
   Vec8 d;
 };
 
-struct BlockQ4_1 {
+struct BlockQ41 {
   static constexpr int kElements = 32;
   static constexpr size_t kBytes = 20;
 
-  explicit BlockQ4_1(const uint8_t* block) : packed(block + 4) {
+  explicit BlockQ41(const uint8_t* block) : packed(block + 4) {
     const BlockScales scales(block);
     d = scales.at(0);
     m = scales.at(1);
@@ -103,18 +103,18 @@ struct BlockQ4_1 {
   Vec8 m;
 };
 
-struct BlockQ6_K {
+struct BlockQ6K {
   static constexpr int kElements = 256;
   static constexpr size_t kBytes = 210;
 
-  explicit BlockQ6_K(const uint8_t* block) : scales(reinterpret_cast<const int8_t*>(block + 192)) {
+  explicit BlockQ6K(const uint8_t* block) : scales(reinterpret_cast<const int8_t*>(block + 192)) {
     uint16_t bits;
     std::memcpy(&bits, block + 208, sizeof(bits));
     d = to_float(Half{bits});
     for (int half = 0; half < 2; ++half) {
-      const uint8_t* low = block + half * 64;
-      const uint8_t* high = block + 128 + half * 32;
-      int8_t* out = codes + half * 128;
+      const uint8_t* low = block + ptrdiff_t{64} * half;
+      const uint8_t* high = block + 128 + ptrdiff_t{32} * half;
+      int8_t* out = codes + ptrdiff_t{128} * half;
       for (int l = 0; l < 32; ++l) {  // the compiler vectorises it
         out[l] = static_cast<int8_t>(((low[l] & 15) | ((high[l] & 3) << 4)) - 32);
         out[l + 32] = static_cast<int8_t>(((low[l + 32] & 15) | (((high[l] >> 2) & 3) << 4)) - 32);
@@ -124,7 +124,8 @@ struct BlockQ6_K {
     }
   }
   Vec8 part(int i) const {
-    return set8(d * static_cast<float>(scales[i / 2])) * make8([&](size_t lane) {
+    const int scale = scales[i / 2];  // one for 16 weights
+    return set8(d * static_cast<float>(scale)) * make8([&](size_t lane) {
              return hn::ConvertTo(DF(), load_as_int32(codes + 8 * static_cast<size_t>(i) + lane));
            });
   }
@@ -176,13 +177,13 @@ HWY_INLINE void with_block(WeightFormat format, const Visit& visit) {
     case WeightFormat::kBF16:
       return visit(BlockTag<BlockBF16>());
     case WeightFormat::kQ8_0:
-      return visit(BlockTag<BlockQ8_0>());
+      return visit(BlockTag<BlockQ80>());
     case WeightFormat::kQ4_0:
-      return visit(BlockTag<BlockQ4_0>());
+      return visit(BlockTag<BlockQ40>());
     case WeightFormat::kQ4_1:
-      return visit(BlockTag<BlockQ4_1>());
+      return visit(BlockTag<BlockQ41>());
     case WeightFormat::kQ6_K:
-      return visit(BlockTag<BlockQ6_K>());
+      return visit(BlockTag<BlockQ6K>());
   }
 }
 
