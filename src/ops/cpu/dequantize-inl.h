@@ -124,8 +124,8 @@ struct BlockQ6K {
     }
   }
   Vec8 part(int i) const {
-    const int scale = scales[i / 2];  // one for 16 weights
-    return set8(d * static_cast<float>(scale)) * make8([&](size_t lane) {
+    const size_t group = static_cast<size_t>(i) / 2;  // a scale serves 16 weights
+    return set8(d * static_cast<float>(scales[group])) * make8([&](size_t lane) {
              return hn::ConvertTo(DF(), load_as_int32(codes + 8 * static_cast<size_t>(i) + lane));
            });
   }
