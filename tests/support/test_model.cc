@@ -57,7 +57,7 @@ void add_tokenizer(GgufWriter& writer, int vocab_size) {
 std::string smollm2_path() {
   const char* given = std::getenv("PACELINE_TEST_MODEL");
   if (given != nullptr) {
-    return given;
+    return std::filesystem::exists(given) ? given : "";
   }
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
