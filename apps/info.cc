@@ -4,7 +4,9 @@
 #include <map>
 #include <memory>
 
+#include "base/utf8.h"
 #include "cli.h"
+#include "engine/engine.h"
 #include "model/gguf_tokenizer.h"
 #include "model/model_config.h"
 
@@ -100,10 +102,16 @@ int info(const InfoOptions& options) {
       fmt::print("  {} = {}\n", printable(key), file.describe(key));
     }
   }
-  if (!config.ok()) {
-    return report(config.status());
+  const Status served = Engine::check(DeviceKind::kCpu, file);
+  fmt::print("served           {}\n", served.ok() && tokenizer.ok() ? "yes" : "no");
+  if (const Status status = flush_output(); !status.ok()) {
+    return report(status);
   }
-  return tokenizer.ok() ? kSuccess : report(tokenizer.status());
+  int code = kSuccess;
+  for (const Status* status : {&served, &tokenizer.status()}) {
+    code = status->ok() ? code : report(*status);
+  }
+  return code;
 }
 
 }  // namespace

@@ -1,13 +1,37 @@
 // The paceline program: one file a subcommand.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <exception>
+#include <string>
 #include <vector>
 
+#include "base/utf8.h"
 #include "cli.h"
 
 namespace paceline::cli {
 namespace {
+
+int report_parse_error(const CLI::App& app, const CLI::ParseError& error,
+                       const std::string& first) {
+  std::vector<std::string> names;
+  for (const CLI::App* subcommand : app.get_subcommands({})) {
+    names.push_back(subcommand->get_name());
+  }
+  const std::string possible = fmt::format("{}", fmt::join(names, ", "));
+  const bool known = std::find(names.begin(), names.end(), first) != names.end();
+  if (first.empty()) {
+    fmt::print(stderr, "paceline: a subcommand is required; possible are {}\n", possible);
+  } else if (!known && !first.starts_with('-')) {
+    fmt::print(stderr, "paceline: '{}' is no subcommand; possible are {}\n", printable(first),
+               possible);
+  } else {
+    fmt::print(stderr, "paceline: {}\n", printable(error.what(), 1000));
+  }
+  fmt::print(stderr, "Run `paceline {}--help` for more information.\n", known ? first + " " : "");
+  return kBadInput;
+}
 
 int run(int argc, char** argv) {
   CLI::App app{
@@ -31,10 +55,11 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // --help, --version
-      return app.exit(error);
+      app.exit(error);
+      const Status status = flush_output();
+      return status.ok() ? kSuccess : report(status);
     }
-    fmt::print(stderr, "paceline: {}\nRun with --help for more information.\n", error.what());
-    return kBadInput;
+    return report_parse_error(app, error, argc > 1 ? argv[1] : "");
   }
   for (const Subcommand& subcommand : subcommands) {
     if (subcommand.app->parsed()) {

@@ -53,8 +53,9 @@ DeviceCounters& operator+=(DeviceCounters& sum, const DeviceCounters& more);
 
 struct DeviceInfo {
   DeviceKind kind = DeviceKind::kCpu;
-  std::string name;       // e.g. "cpu (2 threads, AVX2)"
-  int compute_units = 1;  // worker threads, SMs or CUs: how many blocks of work run at once
+  std::string name;         // e.g. "cpu (2 threads, AVX2)"
+  int compute_units = 1;    // worker threads, SMs or CUs: how many blocks of work run at once
+  size_t memory_bytes = 0;  // of the device in all; of the machine, for the CPU
 };
 
 class Device;

@@ -1,5 +1,7 @@
 #include "engine/engine.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "attention/split_plan.h"
@@ -17,37 +19,69 @@ Status check_range(const char* name, T value, T min, T max) {
   return {};
 }
 
-// Fills in what was left to default, and refuses what makes no sense.
-Status complete_options(const ModelConfig& model, EngineOptions& options) {
-  PACELINE_RETURN_IF_ERROR(check_range("max_num_seqs", options.max_num_seqs, 1, 65536));
-  PACELINE_RETURN_IF_ERROR(
-      check_range("max_num_batched_tokens", options.max_num_batched_tokens, 1, 1 << 20));
-  PACELINE_RETURN_IF_ERROR(check_range("block_size", options.block_size, 1, 4096));
+// How many blocks the cache gets, and with them the longest request when that was left open.
+Status complete_cache_size(const ModelConfig& model, size_t device_bytes, EngineOptions& options) {
   const bool any_length = options.max_model_len == 0;
   if (any_length) {
     options.max_model_len = model.max_position;
   }
-  PACELINE_RETURN_IF_ERROR(
-      check_range<int64_t>("max_model_len", options.max_model_len, 2, model.max_position));
   const int64_t block_bytes =
       kv_bytes_per_token(model, options.kv_cache_dtype) * options.block_size;
   const int64_t blocks_per_seq = ceil_div(options.max_model_len, options.block_size);
   if (options.num_blocks == 0) {
-    options.num_blocks =
-        std::min(options.kv_cache_bytes / block_bytes, options.max_num_seqs * blocks_per_seq);
-    if (options.num_blocks == 0 || (!any_length && options.num_blocks < blocks_per_seq)) {
-      return invalid_argument(
-          "kv_cache_bytes is {}; one request of max_model_len {} needs {} ({} blocks of {} bytes)",
-          options.kv_cache_bytes, options.max_model_len, blocks_per_seq * block_bytes,
-          blocks_per_seq, block_bytes);
-    }
-    options.max_model_len =
-        std::min(options.max_model_len, options.num_blocks * options.block_size);
+    options.num_blocks = std::min(options.kv_cache_memory_bytes / block_bytes,
+                                  options.max_num_seqs * blocks_per_seq);
   }
+  const int64_t tokens = options.num_blocks * options.block_size;
+  if (tokens < (any_length ? 2 : options.max_model_len)) {
+    return invalid_argument(
+        "a KV cache of {} blocks of {} tokens is too small: one request of {} tokens needs {} "
+        "blocks, {} bytes",
+        options.num_blocks, options.block_size, options.max_model_len, blocks_per_seq,
+        blocks_per_seq * block_bytes);
+  }
+  if (options.num_blocks > static_cast<int64_t>(device_bytes) / block_bytes) {
+    return invalid_argument(
+        "a KV cache of {} blocks of {} bytes is too large: the device has {} bytes of memory",
+        options.num_blocks, block_bytes, device_bytes);
+  }
+  options.max_model_len = std::min(options.max_model_len, tokens);
+  return {};
+}
+
+// Fills in what was left to default, and refuses what makes no sense.
+Status complete_options(const ModelConfig& model, size_t device_bytes, EngineOptions& options) {
+  PACELINE_RETURN_IF_ERROR(check_range("max_num_seqs", options.max_num_seqs, 1, 65536));
+  PACELINE_RETURN_IF_ERROR(
+      check_range("max_num_batched_tokens", options.max_num_batched_tokens, 1, 1 << 20));
+  PACELINE_RETURN_IF_ERROR(check_range("block_size", options.block_size, 1, 4096));
+  if (options.max_model_len != 0) {
+    PACELINE_RETURN_IF_ERROR(
+        check_range<int64_t>("max_model_len", options.max_model_len, 2, model.max_position));
+  }
+  if (options.num_blocks != 0) {
+    PACELINE_RETURN_IF_ERROR(check_range<int64_t>("num_blocks", options.num_blocks, 1, INT32_MAX));
+  } else if (options.kv_cache_memory_bytes <= 0) {
+    return invalid_argument("kv_cache_memory_bytes is {}; it must be positive",
+                            options.kv_cache_memory_bytes);
+  }
+  PACELINE_RETURN_IF_ERROR(complete_cache_size(model, device_bytes, options));
   // No step can have more tokens than all requests together.
   options.max_num_batched_tokens = static_cast<int>(std::min<int64_t>(
       options.max_num_batched_tokens, options.max_num_seqs * options.max_model_len));
-  return check_range<int64_t>("num_blocks", options.num_blocks, 1, INT32_MAX);
+  return {};
+}
+
+AttentionSpec attention_spec(const ModelConfig& model, const EngineOptions& options) {
+  AttentionSpec spec;
+  spec.num_heads = model.num_heads;
+  spec.num_kv_heads = model.num_kv_heads;
+  spec.head_size = model.head_size;
+  spec.kv_cache_dtype = options.kv_cache_dtype;
+  spec.kv_cache_layout = options.kv_cache_layout;
+  spec.block_size = options.block_size;
+  spec.kernel = options.attention_kernel;
+  return spec;
 }
 
 StepKind kind_of(const std::vector<ScheduledRow>& rows, int threshold) {
@@ -68,9 +102,9 @@ StepKind kind_of(const std::vector<ScheduledRow>& rows, int threshold) {
 Result<std::unique_ptr<Engine>> Engine::create(Device& device, const GgufFile& gguf,
                                                const EngineOptions& options,
                                                std::vector<int32_t> end_tokens) {
-  PACELINE_ASSIGN_OR_RETURN(const ModelConfig config, read_model_config(gguf));
+  PACELINE_ASSIGN_OR_RETURN(const ModelConfig config, LlamaModel::check(gguf));
   EngineOptions complete = options;
-  PACELINE_RETURN_IF_ERROR(complete_options(config, complete));
+  PACELINE_RETURN_IF_ERROR(complete_options(config, device.info().memory_bytes, complete));
   SchedulerOptions scheduler;
   scheduler.max_num_seqs = complete.max_num_seqs;
   scheduler.max_num_batched_tokens = complete.max_num_batched_tokens;
@@ -80,6 +114,13 @@ Result<std::unique_ptr<Engine>> Engine::create(Device& device, const GgufFile& g
   std::unique_ptr<Engine> engine(new Engine(device, complete, scheduler, std::move(end_tokens)));
   PACELINE_RETURN_IF_ERROR(engine->allocate(gguf, scheduler));
   return engine;
+}
+
+Status Engine::check(DeviceKind device, const GgufFile& gguf) {
+  PACELINE_ASSIGN_OR_RETURN(const ModelConfig config, LlamaModel::check(gguf));
+  const std::vector<std::string> reasons =
+      AttentionBackend::why_not(device, attention_spec(config, {}));
+  return reasons.empty() ? Status() : unsupported("{}: {}", gguf.name(), fmt::join(reasons, "; "));
 }
 
 Engine::Engine(Device& device, const EngineOptions& options, const SchedulerOptions& scheduler,
@@ -121,14 +162,7 @@ Status Engine::allocate(const GgufFile& gguf, const SchedulerOptions& scheduler)
 
 Status Engine::allocate_caches() {
   const ModelConfig& model = model_->config();
-  AttentionSpec spec;
-  spec.num_heads = model.num_heads;
-  spec.num_kv_heads = model.num_kv_heads;
-  spec.head_size = model.head_size;
-  spec.kv_cache_dtype = options_.kv_cache_dtype;
-  spec.kv_cache_layout = options_.kv_cache_layout;
-  spec.block_size = options_.block_size;
-  spec.kernel = options_.attention_kernel;
+  const AttentionSpec spec = attention_spec(model, options_);
   AttentionLimits limits;
   limits.max_num_seqs = options_.max_num_seqs;
   limits.max_num_batched_tokens = options_.max_num_batched_tokens;

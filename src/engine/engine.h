@@ -23,11 +23,14 @@ namespace paceline {
 struct EngineOptions {
   int max_num_seqs = 8;              // requests that run at once
   int max_num_batched_tokens = 512;  // tokens of a step: the chunk budget of prefill
-  int64_t max_model_len =
-      0;  // tokens of a request; 0: what the model was made for, or what the cache holds
+  // Tokens of a request. 0: what the model was made for, or less where the cache holds less.
+  int64_t max_model_len = 0;
   int block_size = 16;
-  int64_t num_blocks = 0;  // 0: what kv_cache_bytes hold, but no more than all requests can use
-  int64_t kv_cache_bytes = int64_t{1} << 30;  // of all layers; not read when num_blocks is given
+  // 0: what kv_cache_memory_bytes hold, but no more than all requests can use. It must hold a
+  // request of max_model_len where that is given.
+  int64_t num_blocks = 0;
+  // Of all layers; not read when num_blocks is given.
+  int64_t kv_cache_memory_bytes = int64_t{1} << 30;
   DType kv_cache_dtype = DType::kFloat16;
   KVCacheLayout kv_cache_layout = KVCacheLayout::kNHD;
   std::string attention_kernel;  // empty: the fastest
@@ -37,7 +40,7 @@ struct EngineOptions {
 // A token that a request got.
 struct TokenEvent {
   uint64_t request_id;
-  int32_t token;
+  int32_t token;               // negative when finish_reason is kError
   FinishReason finish_reason;  // kNone while the request goes on
 };
 
@@ -58,6 +61,8 @@ class Engine {
   static Result<std::unique_ptr<Engine>> create(Device& device, const GgufFile& gguf,
                                                 const EngineOptions& options,
                                                 std::vector<int32_t> end_tokens);
+  // What create() would refuse of a file with options left to default, without loading it.
+  static Status check(DeviceKind device, const GgufFile& gguf);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -76,7 +81,6 @@ class Engine {
   const ModelConfig& model_config() const { return model_->config(); }
   const AttentionBackend& attention() const { return *attention_; }
   const Scheduler& scheduler() const { return scheduler_; }
-  int64_t weight_bytes() const { return model_->weight_bytes(); }
   EngineStats stats() const;
 
  private:

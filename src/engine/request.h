@@ -16,8 +16,9 @@ struct SamplingParams {
   bool ignore_eos = false;
 };
 
-enum class FinishReason : uint8_t { kNone, kStop, kLength, kAborted };
-const char* finish_reason_name(FinishReason reason);  // "none", "stop", "length", "abort"
+// kError: the model's logits were not numbers, as corrupt weights make them; no token came.
+enum class FinishReason : uint8_t { kNone, kStop, kLength, kAborted, kError };
+const char* finish_reason_name(FinishReason reason);  // "none", "stop", "length", "abort", "error"
 
 // The scheduler's view of a request. Tokens are numbered from the start of the prompt.
 //

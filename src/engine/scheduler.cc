@@ -18,6 +18,8 @@ const char* finish_reason_name(FinishReason reason) {
       return "length";
     case FinishReason::kAborted:
       return "abort";
+    case FinishReason::kError:
+      return "error";
   }
   return "unknown";
 }
@@ -176,6 +178,10 @@ bool Scheduler::collect(Request& request, int32_t token, bool is_end) {
   --request.in_flight;
   if (request.finished != FinishReason::kNone) {
     return false;
+  }
+  if (token < 0) {
+    finish(request, FinishReason::kError);
+    return true;
   }
   request.output.push_back(token);
   if (is_end && !request.sampling.ignore_eos) {

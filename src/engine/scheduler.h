@@ -40,16 +40,14 @@ class Scheduler {
   // accounted as launched: num_computed and in_flight advance.
   std::vector<ScheduledRow> schedule();
 
-  // One in-flight token of `request` has arrived. Tokens of finished requests are dropped. Returns
-  // whether the token counts.
+  // One in-flight token of `request` has arrived. Tokens of finished requests are dropped; a
+  // negative one (no valid logits) ends the request with kError. Returns whether the token counts.
   bool collect(Request& request, int32_t token, bool is_end);
 
   // Ends a request wherever it is; false when it is not known or has ended.
   bool abort(uint64_t id);
 
   bool has_unfinished() const { return !running_.empty() || !waiting_.empty(); }
-  int num_running() const { return static_cast<int>(running_.size()); }
-  int num_waiting() const { return static_cast<int>(waiting_.size()); }
   int64_t num_free_blocks() const { return allocator_.num_free(); }
   int64_t num_preemptions() const { return num_preemptions_; }
 

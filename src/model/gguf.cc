@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
 
 namespace paceline {
 namespace {
@@ -72,22 +73,6 @@ const char* gguf_type_name(GgufType type) {
                                            "uint64", "int64",   "float64"};
   const auto index = static_cast<size_t>(type);
   return index < std::size(kNames) ? kNames[index] : "unknown";
-}
-
-std::string printable(std::string_view text, size_t max_length) {
-  std::string result;
-  for (const char c : text.substr(0, max_length)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F) {
-      result += fmt::format("\\x{:02x}", byte);
-    } else {
-      result += c;
-    }
-  }
-  if (text.size() > max_length) {
-    result += fmt::format("... ({} bytes)", text.size());
-  }
-  return result;
 }
 
 const GgufFile::Value* GgufFile::find(std::string_view key) const {

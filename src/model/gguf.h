@@ -1,9 +1,11 @@
 // Reader of GGUF model files, versions 2 and 3, little-endian.
 //
 //   "GGUF", u32 version, u64 tensor count, u64 metadata count
-//   metadata: key string, u32 type, value        (a string is u64 length and bytes; an array u32
-//   type, u64 length) tensors: name string, u32 dims, u64 sizes innermost first, u32 type, u64
-//   offset from the data section padding to general.alignment (32), data section
+//   metadata: key string, u32 type, value
+//   tensors:  name string, u32 dims, u64 sizes innermost first, u32 type, u64 offset of the data
+//   padding to general.alignment (32), then the data section that tensor offsets count from
+//
+// A string is a u64 length and bytes; an array a u32 type, a u64 length and the elements.
 //
 // Nothing in a file is trusted: every length is checked against what is left before it is used.
 #pragma once
@@ -109,8 +111,5 @@ class GgufFile {
   std::vector<GgufTensor> tensors_;
   std::unordered_map<std::string, size_t> tensor_index_;
 };
-
-// For messages: non-printable bytes escaped, long text cut.
-std::string printable(std::string_view text, size_t max_length = 80);
 
 }  // namespace paceline

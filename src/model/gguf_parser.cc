@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
 #include "model/gguf.h"
 
 namespace paceline {

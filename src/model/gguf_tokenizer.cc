@@ -4,23 +4,24 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
 
 namespace paceline {
 namespace {
 
-Result<int32_t> narrow(const GgufFile& gguf, const char* key, int64_t value) {
-  if (value < INT32_MIN || value > INT32_MAX) {
-    return invalid_argument("{}: metadata key '{}' holds {}, which is no token's number",
-                            gguf.name(), key, value);
-  }
-  return static_cast<int32_t>(value);
+template <typename T>
+Status out_of_range(const GgufFile& gguf, const char* key, T value) {
+  return invalid_argument("{}: metadata key '{}' holds {}; 0 to {} are possible", gguf.name(), key,
+                          value, INT32_MAX);
 }
 
 Status read_id(const GgufFile& gguf, const char* key, std::optional<int32_t>& id) {
   if (gguf.has(key)) {
     PACELINE_ASSIGN_OR_RETURN(const uint64_t given, gguf.get_uint(key));
-    PACELINE_ASSIGN_OR_RETURN(
-        id, narrow(gguf, key, given > INT32_MAX ? INT64_MAX : static_cast<int64_t>(given)));
+    if (given > INT32_MAX) {
+      return out_of_range(gguf, key, given);
+    }
+    id = static_cast<int32_t>(given);
   }
   return {};
 }
@@ -30,8 +31,10 @@ Status read_types(const GgufFile& gguf, std::vector<int32_t>& types) {
   if (gguf.has(kKey)) {
     PACELINE_ASSIGN_OR_RETURN(const std::vector<int64_t> given, gguf.get_int_array(kKey));
     for (const int64_t type : given) {
-      PACELINE_ASSIGN_OR_RETURN(const int32_t narrowed, narrow(gguf, kKey, type));
-      types.push_back(narrowed);
+      if (type < 0 || type > INT32_MAX) {
+        return out_of_range(gguf, kKey, type);
+      }
+      types.push_back(static_cast<int32_t>(type));
     }
   }
   return {};

@@ -4,13 +4,20 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "model/llama_weights.h"
 #include "model/weight_loader.h"
 
 namespace paceline {
 
+Result<ModelConfig> LlamaModel::check(const GgufFile& gguf) {
+  PACELINE_ASSIGN_OR_RETURN(ModelConfig config, read_model_config(gguf));
+  PACELINE_RETURN_IF_ERROR(check_llama_weights(gguf, config));
+  return config;
+}
+
 Result<std::unique_ptr<LlamaModel>> LlamaModel::load(Device& device, const GgufFile& gguf,
                                                      const ModelLimits& limits) {
-  PACELINE_ASSIGN_OR_RETURN(ModelConfig config, read_model_config(gguf));
+  PACELINE_ASSIGN_OR_RETURN(ModelConfig config, check(gguf));
   PACELINE_ASSIGN_OR_RETURN(std::unique_ptr<Ops> ops, Ops::create(device));
   std::unique_ptr<LlamaModel> model(new LlamaModel(std::move(ops), std::move(config)));
   PACELINE_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device.create_stream());
@@ -22,51 +29,33 @@ Result<std::unique_ptr<LlamaModel>> LlamaModel::load(Device& device, const GgufF
 Status LlamaModel::load_weights(Device& device, Stream& stream, const GgufFile& gguf,
                                 int64_t max_model_len) {
   WeightLoader loader(device, stream, gguf);
-  PACELINE_ASSIGN_OR_RETURN(
-      embedding_, loader.matrix("token_embd.weight", config_.vocab_size, config_.hidden_size));
+  PACELINE_ASSIGN_OR_RETURN(embedding_, loader.matrix("token_embd.weight"));
   output_ = embedding_;  // tied, unless the file says otherwise
   if (loader.has("output.weight")) {
-    PACELINE_ASSIGN_OR_RETURN(
-        output_, loader.matrix("output.weight", config_.vocab_size, config_.hidden_size));
+    PACELINE_ASSIGN_OR_RETURN(output_, loader.matrix("output.weight"));
   }
-  PACELINE_ASSIGN_OR_RETURN(output_norm_, loader.vector("output_norm.weight", config_.hidden_size));
+  PACELINE_ASSIGN_OR_RETURN(output_norm_, loader.vector("output_norm.weight"));
   for (int i = 0; i < config_.num_layers; ++i) {
     PACELINE_ASSIGN_OR_RETURN(const Layer layer, load_layer(loader, i));
     layers_.push_back(layer);
   }
   PACELINE_RETURN_IF_ERROR(load_rope_table(loader, max_model_len));
-  PACELINE_RETURN_IF_ERROR(loader.finish());
   weight_memory_ = loader.take_buffers();
-  const auto bytes = [](const WeightMatrix& w) {
-    return w.rows * static_cast<int64_t>(weight_row_bytes(w.format, w.cols));
-  };
-  weight_bytes_ = bytes(output_);
-  for (const Layer& layer : layers_) {
-    for (const WeightMatrix* w :
-         {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
-      weight_bytes_ += bytes(*w);
-    }
-  }
   return {};
 }
 
-Result<LlamaModel::Layer> LlamaModel::load_layer(WeightLoader& loader, int index) const {
-  const std::string prefix = fmt::format("blk.{}.", index);
-  const int64_t hidden = config_.hidden_size;
-  const int64_t q_size = int64_t{config_.num_heads} * config_.head_size;
-  const int64_t kv_size = int64_t{config_.num_kv_heads} * config_.head_size;
-  const int64_t inner = config_.intermediate_size;
+Result<LlamaModel::Layer> LlamaModel::load_layer(WeightLoader& loader, int index) {
+  const auto name = [&](const char* part) { return fmt::format("blk.{}.{}.weight", index, part); };
   Layer layer{};
-  PACELINE_ASSIGN_OR_RETURN(layer.attention_norm,
-                            loader.vector(prefix + "attn_norm.weight", hidden));
-  PACELINE_ASSIGN_OR_RETURN(layer.q, loader.matrix(prefix + "attn_q.weight", q_size, hidden));
-  PACELINE_ASSIGN_OR_RETURN(layer.k, loader.matrix(prefix + "attn_k.weight", kv_size, hidden));
-  PACELINE_ASSIGN_OR_RETURN(layer.v, loader.matrix(prefix + "attn_v.weight", kv_size, hidden));
-  PACELINE_ASSIGN_OR_RETURN(layer.o, loader.matrix(prefix + "attn_output.weight", hidden, q_size));
-  PACELINE_ASSIGN_OR_RETURN(layer.ffn_norm, loader.vector(prefix + "ffn_norm.weight", hidden));
-  PACELINE_ASSIGN_OR_RETURN(layer.gate, loader.matrix(prefix + "ffn_gate.weight", inner, hidden));
-  PACELINE_ASSIGN_OR_RETURN(layer.up, loader.matrix(prefix + "ffn_up.weight", inner, hidden));
-  PACELINE_ASSIGN_OR_RETURN(layer.down, loader.matrix(prefix + "ffn_down.weight", hidden, inner));
+  PACELINE_ASSIGN_OR_RETURN(layer.attention_norm, loader.vector(name("attn_norm")));
+  PACELINE_ASSIGN_OR_RETURN(layer.q, loader.matrix(name("attn_q")));
+  PACELINE_ASSIGN_OR_RETURN(layer.k, loader.matrix(name("attn_k")));
+  PACELINE_ASSIGN_OR_RETURN(layer.v, loader.matrix(name("attn_v")));
+  PACELINE_ASSIGN_OR_RETURN(layer.o, loader.matrix(name("attn_output")));
+  PACELINE_ASSIGN_OR_RETURN(layer.ffn_norm, loader.vector(name("ffn_norm")));
+  PACELINE_ASSIGN_OR_RETURN(layer.gate, loader.matrix(name("ffn_gate")));
+  PACELINE_ASSIGN_OR_RETURN(layer.up, loader.matrix(name("ffn_up")));
+  PACELINE_ASSIGN_OR_RETURN(layer.down, loader.matrix(name("ffn_down")));
   return layer;
 }
 
@@ -77,8 +66,7 @@ Status LlamaModel::load_rope_table(WeightLoader& loader, int64_t max_model_len) 
   const auto half = static_cast<size_t>(config_.rotary_dim / 2);
   std::vector<float> factors(half, 1.0F);
   if (loader.has("rope_freqs.weight")) {
-    PACELINE_ASSIGN_OR_RETURN(factors,
-                              loader.host_vector("rope_freqs.weight", static_cast<int64_t>(half)));
+    factors = loader.host_vector("rope_freqs.weight");
   }
   std::vector<float> table(static_cast<size_t>(max_model_len) * 2 * half);
   for (size_t i = 0; i < half; ++i) {

@@ -30,6 +30,8 @@ struct ModelInput {
 
 class LlamaModel {
  public:
+  // Everything of a file that load() would refuse, found without loading it.
+  static Result<ModelConfig> check(const GgufFile& gguf);
   // Loads all weights; blocks until they are on the device.
   static Result<std::unique_ptr<LlamaModel>> load(Device& device, const GgufFile& gguf,
                                                   const ModelLimits& limits);
@@ -42,9 +44,6 @@ class LlamaModel {
                  const AttentionMetadata& metadata, std::span<const KVCacheView> caches);
   const float* logits() const { return logits_.as<const float>(); }
 
-  // Bytes of weights that a decode step reads.
-  int64_t weight_bytes() const { return weight_bytes_; }
-
  private:
   struct Layer {
     const float* attention_norm;
@@ -56,7 +55,7 @@ class LlamaModel {
   LlamaModel(std::unique_ptr<Ops> ops, ModelConfig config)
       : ops_(std::move(ops)), config_(std::move(config)) {}
   Status load_weights(Device& device, Stream& stream, const GgufFile& gguf, int64_t max_model_len);
-  Result<Layer> load_layer(class WeightLoader& loader, int index) const;
+  static Result<Layer> load_layer(class WeightLoader& loader, int index);
   Status load_rope_table(class WeightLoader& loader, int64_t max_model_len);
   Status allocate(Device& device, const ModelLimits& limits);
   Status attention_block(Stream& stream, const ModelInput& input, AttentionBackend& attention,
@@ -68,7 +67,6 @@ class LlamaModel {
   std::unique_ptr<Ops> ops_;
   ModelConfig config_;
   std::vector<Buffer> weight_memory_;
-  int64_t weight_bytes_ = 0;
   WeightMatrix embedding_;
   WeightMatrix output_;
   const float* output_norm_ = nullptr;

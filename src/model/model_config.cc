@@ -2,6 +2,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
 
 namespace paceline {
 namespace {
@@ -35,8 +36,8 @@ class ConfigReader {
   }
   Status read_positive(const char* suffix, double& value) const {
     PACELINE_ASSIGN_OR_RETURN(value, gguf_.get_float(key(suffix)));
-    if (!(value > 0.0) || value > 1e30) {
-      return invalid_argument("{}: metadata key '{}' is {}; it must be a positive number",
+    if (!(value > 0.0 && value <= 1e30)) {
+      return invalid_argument("{}: metadata key '{}' is {}; above 0 to 1e30 is possible",
                               gguf_.name(), key(suffix), value);
     }
     return {};
@@ -105,6 +106,10 @@ Result<ModelConfig> read_model_config(const GgufFile& gguf) {
   PACELINE_RETURN_IF_ERROR(reader.read_or("attention.head_count_kv", kMaxDimension,
                                           config.num_heads, config.num_kv_heads));
   PACELINE_RETURN_IF_ERROR(reader.read("context_length", INT32_MAX, config.max_position));
+  if (config.max_position < 2) {
+    return invalid_argument("{}: metadata key '{}' is 1; a prompt and its continuation need 2",
+                            gguf.name(), reader.key("context_length"));
+  }
   if (!reader.has("attention.key_length") && config.hidden_size % config.num_heads != 0) {
     return invalid_argument("{}: embedding length {} is not a multiple of {} heads", gguf.name(),
                             config.hidden_size, config.num_heads);
@@ -133,6 +138,13 @@ Result<ModelConfig> read_model_config(const GgufFile& gguf) {
     return not_found("{}: tensor 'token_embd.weight' of 2 dimensions is missing", gguf.name());
   }
   config.vocab_size = embedding->shape[0];
+  if (reader.has("vocab_size")) {
+    PACELINE_ASSIGN_OR_RETURN(const uint64_t given, gguf.get_uint(reader.key("vocab_size")));
+    if (given != static_cast<uint64_t>(config.vocab_size)) {
+      return invalid_argument("{}: metadata key '{}' is {}; 'token_embd.weight' has {} rows",
+                              gguf.name(), reader.key("vocab_size"), given, config.vocab_size);
+    }
+  }
   PACELINE_RETURN_IF_ERROR(check_shape(gguf, config));
   return config;
 }

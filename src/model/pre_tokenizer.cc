@@ -10,6 +10,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
 
 namespace paceline {
 namespace {
@@ -111,7 +112,7 @@ Result<std::unique_ptr<PreTokenizer>> PreTokenizer::create(std::string_view name
     known += candidate.name;
   }
   if (definition == nullptr) {
-    return unsupported("pre-tokenizer \"{}\"; those known are {}", name, known);
+    return unsupported("pre-tokenizer \"{}\"; those known are {}", printable(name), known);
   }
   std::unique_ptr<PreTokenizer> self(new PreTokenizer());
   self->whole_words_first_ = definition->whole_words_first;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/utf8.h"
 #include "model/byte_level.h"
 
 namespace paceline {

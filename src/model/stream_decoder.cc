@@ -1,5 +1,6 @@
 #include "model/stream_decoder.h"
 
+#include "base/utf8.h"
 #include "model/byte_level.h"
 #include "model/tokenizer.h"
 

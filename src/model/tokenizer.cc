@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
 #include "model/byte_level.h"
 
 namespace paceline {
@@ -76,7 +77,8 @@ Status Tokenizer::load_tokens(const TokenizerSpec& spec, IdsBySpelling& ids) {
       return invalid_argument("token {} is not valid UTF-8", id);
     }
     if (const auto [it, added] = ids.try_emplace(spelling, id); !added) {
-      return invalid_argument("token {} \"{}\" is the same as token {}", id, spelling, it->second);
+      return invalid_argument("token {} \"{}\" is the same as token {}", id, printable(spelling),
+                              it->second);
     }
     Token& token = tokens_[id];
     token.type = static_cast<TokenType>(type);
@@ -84,7 +86,7 @@ Status Tokenizer::load_tokens(const TokenizerSpec& spec, IdsBySpelling& ids) {
       const std::optional<uint8_t> byte = parse_byte_token(spelling);
       if (!byte) {
         return invalid_argument("token {} \"{}\" is of type byte, but not like <0x0A>", id,
-                                spelling);
+                                printable(spelling));
       }
       token.bytes.push_back(static_cast<char>(*byte));
     } else if (token.type == TokenType::kControl || token.type == TokenType::kUserDefined) {
@@ -122,7 +124,8 @@ Status Tokenizer::load_bytes_and_merges(const TokenizerSpec& spec, const IdsBySp
     const size_t space = merge.find(' ');
     if (space == std::string_view::npos || space != merge.rfind(' ') || space == 0 ||
         space + 1 == merge.size()) {
-      return invalid_argument("merge {} \"{}\" is not of the form \"left right\"", i, merge);
+      return invalid_argument("merge {} \"{}\" is not of the form \"left right\"", i,
+                              printable(merge));
     }
     const std::string_view left = merge.substr(0, space);
     const std::string_view right = merge.substr(space + 1);
@@ -132,12 +135,13 @@ Status Tokenizer::load_bytes_and_merges(const TokenizerSpec& spec, const IdsBySp
     for (size_t k = 0; k < found.size(); ++k) {
       const auto it = ids.find(spellings[k]);
       if (it == ids.end()) {
-        return invalid_argument("merge {} \"{}\": \"{}\" is not a token", i, merge, spellings[k]);
+        return invalid_argument("merge {} \"{}\": \"{}\" is not a token", i, printable(merge),
+                                printable(spellings[k]));
       }
       found[k] = it->second;
     }
     if (!bpe_->add_merge(found[0], found[1], found[2])) {
-      return invalid_argument("merge {} \"{}\" was already listed", i, merge);
+      return invalid_argument("merge {} \"{}\" was already listed", i, printable(merge));
     }
   }
   return Status::ok_status();

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/utf8.h"
 #include "model/byte_level.h"
 #include "model/stream_decoder.h"
 

@@ -66,6 +66,10 @@ struct SamplingRow {
   int32_t slot = 0;  // where the token goes, in `tokens`
 };
 
+// What `sample` gives for a row whose logits hold NaN or +infinity: no token is likelier than
+// another.
+inline constexpr int32_t kInvalidToken = -1;
+
 struct SampleParams {
   const float* logits = nullptr;  // [rows, vocab]
   int64_t vocab = 0;
@@ -101,7 +105,7 @@ class Ops {
                              int64_t dim, float* out) = 0;
   // Greedy takes the largest logit, the lowest id on ties. Otherwise: probabilities of logits /
   // temperature; the smallest set of most likely tokens that holds top_p of the mass; one of them
-  // by its share.
+  // by its share. Logits that are NaN or +infinity give kInvalidToken in results and 0 in tokens.
   virtual Status sample(Stream& stream, const SampleParams& params) = 0;
 };
 

@@ -260,5 +260,44 @@ TEST(Attention, WhatARowDoesNotSeeNeverReachesIt) {
   EXPECT_TRUE(std::isnan(after[unaffected]));
 }
 
+// What a row does see reaches it: NaN in a key, a value or a query gives NaN, never numbers that
+// look sound.
+TEST(Attention, NaNIsNotHidden) {
+  constexpr int32_t kLength = 300;
+  constexpr int32_t kAt = 20;
+  for (const char* kernel : {"ref", "cpu_simd"}) {
+    AttentionSpec spec = make_spec(4, 2, 32);
+    spec.kernel = kernel;
+    const size_t kv_width = 2 * 32;
+    const size_t width = 4 * 32;
+    const auto nan_from = [&](const char* what, const std::vector<float>& out, int32_t first,
+                              int32_t end, int32_t base) {
+      for (int32_t token = base; token < kLength; ++token) {
+        for (size_t i = 0; i < width; ++i) {
+          const float value = out[static_cast<size_t>(token - base) * width + i];
+          ASSERT_EQ(std::isnan(value), token >= first && token < end)
+              << kernel << ": " << what << ", token " << token;
+        }
+      }
+    };
+    const auto spoil = [](std::vector<float>& values, int32_t token, size_t size) {
+      std::fill_n(values.begin() + static_cast<int64_t>(token * size), size, NAN);
+    };
+    for (const int32_t query_len : {kLength, kLength - 10, 1}) {  // prefill, extend, decode
+      const int32_t base = kLength - query_len;
+      Sequence key = random_sequence(spec, kLength, 3);
+      Sequence value = key;
+      Sequence query = key;
+      spoil(key.k, kAt, kv_width);
+      spoil(value.v, kAt, kv_width);
+      spoil(query.q, kLength - 1, width);
+      Harness harness(spec, {});
+      nan_from("key", harness.run({{&key, query_len, kLength}}), kAt, kLength, base);
+      nan_from("value", harness.run({{&value, query_len, kLength}}), kAt, kLength, base);
+      nan_from("query", harness.run({{&query, query_len, kLength}}), kLength - 1, kLength, base);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace paceline

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <random>
 
@@ -169,6 +170,7 @@ TEST_F(EngineTest, PreemptionChangesNothingAndLeaksNothing) {
   for (const int64_t blocks : {7, 10, 16}) {
     EngineOptions options = small_options();
     options.num_blocks = blocks;
+    options.max_model_len = blocks * options.block_size;
     const auto engine = make_engine(options);
     EXPECT_EQ(run(*engine, asked), alone) << blocks << " blocks";
     EXPECT_GT(engine->stats().num_preemptions, 0) << blocks << " blocks";
@@ -251,10 +253,11 @@ TEST_F(EngineTest, RequestsThatCannotRunAreRefused) {
   EXPECT_NE(message({1}, {.temperature = NAN}).find("temperature"), std::string::npos);
   EXPECT_NE(message({1}, {.top_p = 0.0F}).find("top_p"), std::string::npos);
   EXPECT_NE(message({1}, {.max_tokens = 0}).find("max_tokens"), std::string::npos);
-  EngineOptions few = small_options();
-  few.num_blocks = 3;
-  const auto id = make_engine(few)->add_request(std::vector<int32_t>(40, 1), {.max_tokens = 100});
-  EXPECT_NE(id.status().message().find("cache blocks"), std::string::npos);
+  const auto request = std::make_shared<Request>();
+  request->prompt.resize(40, 1);
+  request->sampling.max_tokens = 100;
+  Scheduler scheduler({.num_blocks = 3});
+  EXPECT_NE(scheduler.add(request).message().find("cache blocks"), std::string::npos);
 }
 
 TEST_F(EngineTest, OptionsThatMakeNoSenseAreRefused) {
@@ -280,9 +283,60 @@ TEST_F(EngineTest, OptionsThatMakeNoSenseAreRefused) {
             std::string::npos);
   EXPECT_NE(message([](EngineOptions& o) {
               o.num_blocks = 0;
-              o.kv_cache_bytes = 1000;
-            }).find("kv_cache_bytes"),
+              o.kv_cache_memory_bytes = 1000;
+            }).find("too small: one request of 256 tokens needs 16 blocks"),
             std::string::npos);
+  EXPECT_NE(message([](EngineOptions& o) { o.num_blocks = 15; }).find("too small"),
+            std::string::npos);
+  // Refused before anything is allocated, on the device or on the host.
+  EXPECT_NE(message([](EngineOptions& o) { o.num_blocks = INT32_MAX; }).find("too large"),
+            std::string::npos);
+  EXPECT_NE(message([](EngineOptions& o) {
+              o.num_blocks = 0;
+              o.kv_cache_memory_bytes = -1;
+            }).find("must be positive"),
+            std::string::npos);
+}
+
+// Weights that are not numbers end the requests that meet them, and no others.
+TEST_F(EngineTest, LogitsThatAreNotNumbersEndTheRequest) {
+  constexpr int32_t kCorrupt = 77;
+  std::string bytes = testing::make_tiny_gguf({.tied = false});
+  const auto gguf =
+      GgufFile::parse({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "t").value();
+  const GgufTensor& embedding = *gguf->find_tensor("token_embd.weight");
+  const size_t row_bytes = embedding.bytes / static_cast<size_t>(embedding.shape[0]);
+  const auto at = static_cast<size_t>(embedding.data - reinterpret_cast<uint8_t*>(bytes.data()));
+  std::memset(bytes.data() + at + kCorrupt * row_bytes, 0xFF, row_bytes);
+  const auto run_with = [&](int32_t token, float temperature) {
+    const auto engine = Engine::create(*device_, *gguf, small_options(), {}).value();
+    std::map<uint64_t, std::vector<TokenEvent>> events;
+    for (const int32_t first : {5, token, 9}) {
+      (void)engine->add_request({first, 8, 8}, {.temperature = temperature, .max_tokens = 9})
+          .value();
+    }
+    while (engine->has_unfinished()) {
+      const std::vector<TokenEvent> step = engine->step().value();
+      for (const TokenEvent& event : step) {
+        events[event.request_id].push_back(event);
+      }
+    }
+    EXPECT_EQ(engine->scheduler().num_free_blocks(), 200);
+    return events;
+  };
+  for (const float temperature : {0.0F, 1.0F}) {
+    const auto sound = run_with(6, temperature);
+    const auto corrupt = run_with(kCorrupt, temperature);
+    ASSERT_EQ(corrupt.at(2).size(), 1U);
+    EXPECT_EQ(corrupt.at(2)[0].finish_reason, FinishReason::kError);
+    EXPECT_LT(corrupt.at(2)[0].token, 0);
+    for (const uint64_t other : {1, 3}) {
+      ASSERT_EQ(corrupt.at(other).size(), 9U);
+      for (size_t i = 0; i < 9; ++i) {
+        EXPECT_EQ(corrupt.at(other)[i].token, sound.at(other)[i].token);
+      }
+    }
+  }
 }
 
 TEST_F(EngineTest, TheReferenceKernelAgrees) {

@@ -28,6 +28,10 @@ class ModelErrors : public ::testing::Test {
     options.max_num_seqs = 1;
     options.max_model_len = 32;
     const auto engine = Engine::create(*device, **gguf, options, {});
+    // check() finds, without loading, what create() finds in the file.
+    if (const Status found = Engine::check(DeviceKind::kCpu, **gguf); !found.ok()) {
+      EXPECT_EQ(found.message(), engine.status().message());
+    }
     return engine.ok() ? Status() : engine.status();
   }
 
@@ -51,13 +55,17 @@ class ModelErrors : public ::testing::Test {
   static void expect_refused(const std::string& bytes, const std::string& words) {
     const Status status = load(bytes);
     EXPECT_FALSE(status.ok()) << words;
+    EXPECT_EQ(status.message().rfind("m.gguf: ", 0), 0U) << status.message();
     EXPECT_NE(status.message().find(words), std::string::npos) << status.message();
-    EXPECT_NE(status.message().find("m.gguf"), std::string::npos) << status.message();
   }
 };
 
 TEST_F(ModelErrors, TheTinyModelItselfLoads) {
-  EXPECT_TRUE(load(testing::make_tiny_gguf({})).ok());
+  const std::string bytes = testing::make_tiny_gguf({});
+  EXPECT_TRUE(load(bytes).ok());
+  const auto gguf =
+      GgufFile::parse({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "m").value();
+  EXPECT_TRUE(Engine::check(DeviceKind::kCpu, *gguf).ok());
   EXPECT_TRUE(load(testing::make_tiny_gguf({.tied = false})).ok());
 }
 
@@ -88,6 +96,9 @@ TEST_F(ModelErrors, NumbersThatMakeNoSense) {
   expect_refused(with_number("llama.attention.head_count", 0), "head_count");
   expect_refused(with_number("llama.attention.head_count_kv", 3), "not a multiple of 3 KV heads");
   expect_refused(with_number("llama.context_length", 0), "context_length");
+  expect_refused(with_number("llama.context_length", 1), "a prompt and its continuation need 2");
+  expect_refused(with_number("llama.vocab_size", 299), "'token_embd.weight' has 300 rows");
+  expect_refused(with_number("tokenizer.ggml.bos_token_id", 0xFFFFFFFFU), "holds 4294967295");
   expect_refused(with_number("llama.feed_forward_length", 100), "ffn_gate.weight");
   expect_refused(with_number("tokenizer.ggml.eos_token_id", 300), "EOS id 300");
   expect_refused(renamed("llama.context_length", "llama.context_lemgth"),

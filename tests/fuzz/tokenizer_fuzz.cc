@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/utf8.h"
 #include "model/byte_level.h"
 #include "model/stream_decoder.h"
 #include "model/tokenizer.h"

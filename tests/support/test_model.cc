@@ -75,6 +75,7 @@ std::string make_tiny_gguf(const TinyModel& shape) {
   const auto number = [&](const char* key, int value) {
     writer.add_uint32(std::string("llama.") + key, static_cast<uint32_t>(value));
   };
+  number("vocab_size", shape.vocab_size);
   number("block_count", shape.num_layers);
   number("context_length", shape.context_length);
   number("embedding_length", shape.hidden_size);

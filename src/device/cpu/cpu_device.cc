@@ -45,12 +45,13 @@ Result<std::unique_ptr<CpuDevice>> CpuDevice::create(const DeviceOptions& option
 CpuDevice::CpuDevice(int num_threads) : team_(num_threads) {
   info_.kind = DeviceKind::kCpu;
   info_.compute_units = num_threads;
+  info_.memory_bytes = physical_memory();
   info_.name = fmt::format("cpu ({} thread{}, {})", num_threads, num_threads == 1 ? "" : "s",
                            simd_target_name());
 }
 
 Result<Buffer> CpuDevice::allocate(size_t bytes, MemoryKind kind) {
-  const size_t total = physical_memory();
+  const size_t total = info_.memory_bytes;
   const size_t live = live_bytes_.load(std::memory_order_relaxed);
   // At least one unit, so that an empty buffer has an address too.
   const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "base/errors.h"
 #include "device/cpu/cpu_device.h"
@@ -47,6 +48,15 @@ struct SampleScratch {
   Ranked* candidates;  // [vocab]
   float* weights;      // [vocab]
 };
+
+// Whether every logit is a number below +infinity; -infinity is a token that cannot come.
+bool all_valid(const float* logits, int64_t vocab) {
+  bool valid = true;
+  for (int64_t i = 0; i < vocab; ++i) {
+    valid &= logits[i] <= std::numeric_limits<float>::max();
+  }
+  return valid;
+}
 
 int32_t argmax(const float* logits, int64_t vocab) {
   int32_t best = 0;
@@ -116,6 +126,11 @@ int32_t draw(const float* logits, int64_t vocab, const SamplingRow& row, std::by
 void sample_kernel(const SampleParams& p, const TaskContext& context) {
   const SamplingRow& row = p.rows[context.task];
   const float* logits = p.logits + int64_t{row.logits_row} * p.vocab;
+  if (!all_valid(logits, p.vocab)) {
+    p.tokens[row.slot] = 0;  // the next step may already be queued: it needs an id it can look up
+    p.results[context.task] = kInvalidToken;
+    return;
+  }
   const int32_t token = row.temperature > 0.0F ? draw(logits, p.vocab, row, context.scratch)
                                                : argmax(logits, p.vocab);
   p.tokens[row.slot] = token;

@@ -100,10 +100,11 @@ HWY_INLINE Vec8 max8(const Vec8& a, const Vec8& b) {
   }
   return r;
 }
+// NaN stays NaN (Highway's Exp makes 0 of it, and a fault in the input would pass unseen).
 HWY_INLINE Vec8 exp8(const Vec8& a) {
   Vec8 r;
   for (size_t i = 0; i < kParts; ++i) {
-    r.part[i] = hn::Exp(DF(), a.part[i]);
+    r.part[i] = hn::IfThenElse(hn::IsNaN(a.part[i]), a.part[i], hn::Exp(DF(), a.part[i]));
   }
   return r;
 }
