@@ -5,14 +5,22 @@
 // worker threads, so that host code is asynchronous there too.
 //
 // The host learns that work is done in one of three ways:
-//   Stream::synchronize, Event::synchronize   block the host until the device gets there: a *wait*.
-//   Event::query                              asks, never blocks.
-//   Timeline                                  a counter in host memory that a stream advances in
-//   order; the
-//                                             host reads it without asking the device. Results of a
-//                                             step that was launched earlier are collected so.
+//   Stream::synchronize, Event::synchronize
+//       block the host until the device gets there. This is a *wait*.
+//   Event::query
+//       asks, and never blocks.
+//   Timeline
+//       a counter in host memory that a stream raises in order. The host reads it without asking
+//       the device: results of a step that was launched earlier are collected so.
 // Waits, copies from the device to the host and allocations are counted, so that tests can assert
 // that a code path has none.
+//
+// Threads. A Device may be used from any thread. A Stream is used by one thread at a time; two
+// streams run at the same time and know nothing of each other but through events. Event and
+// Timeline may be read (query, value, wait) from any thread.
+//
+// Errors. A call that enqueues reports what it can see. What fails on the device later is returned
+// by a later call on the same stream; the CPU device has no such faults.
 #pragma once
 
 #include <cstddef>
@@ -36,10 +44,11 @@ enum class CopyKind : uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevice };
 
 // Monotonic counts since the device was created.
 struct DeviceCounters {
-  uint64_t waits =
-      0;  // host blocked in Stream::synchronize, Event::synchronize, or on a full queue
-  uint64_t result_waits =
-      0;  // host blocked in Timeline::wait, for results of work launched earlier
+  // The host blocked in Stream::synchronize or Event::synchronize, or because a stream's queue was
+  // full: the CPU device's holds 4096 commands, far more than a step.
+  uint64_t waits = 0;
+  // The host blocked in Timeline::wait, for results of work launched earlier.
+  uint64_t result_waits = 0;
   uint64_t d2h_copies = 0;
   uint64_t h2d_copies = 0;
   uint64_t allocations = 0;  // buffers, of either memory kind
@@ -60,8 +69,9 @@ struct DeviceInfo {
 
 class Device;
 
-// Owns device or pinned memory; move-only. Frees it when destroyed: the owner makes sure that no
-// queued work still uses it. Contents are undefined until written.
+// Owns device or pinned memory; move-only, and empty when default-made or moved from (data() is
+// null). Frees it when destroyed: the owner makes sure that no queued work still uses it. Contents
+// are undefined until written. Only a Device makes one that holds memory.
 class Buffer {
  public:
   Buffer() = default;
@@ -119,6 +129,7 @@ class Graph {
 
 class Stream {
  public:
+  // Runs what is queued to its end first, and blocks until then; not counted as a wait.
   virtual ~Stream() = default;
   virtual Device& device() = 0;
 
@@ -140,7 +151,8 @@ class Stream {
   virtual Status begin_capture() = 0;
   virtual Result<std::shared_ptr<Graph>> end_capture() = 0;
   virtual bool capturing() const = 0;
-  // Enqueues one run of the graph; the stream keeps it alive until it has run.
+  // Enqueues one run of the graph, with one host call; the stream keeps it alive until it has run.
+  // A graph runs on any stream of its device, but never twice at the same time.
   virtual Status launch(const std::shared_ptr<Graph>& graph) = 0;
 };
 

@@ -33,7 +33,8 @@ struct KVCacheShape {
 
   // Elements that the SHUFFLE layout keeps together.
   int x() const { return static_cast<int>(16 / dtype_size(dtype)); }
-  // Bytes of keys, or of values: each takes this much.
+  // Bytes of keys, or of values: each takes this much. Of a shape that validate_kv_cache_shape
+  // accepts; others may overflow.
   int64_t bytes() const {
     return num_blocks * block_size * num_kv_heads * head_size *
            static_cast<int64_t>(dtype_size(dtype));
@@ -50,11 +51,12 @@ struct KVCacheView {
   const float* v_scale = nullptr;
 };
 
-// kInvalidArgument when a dimension is not positive, the dtype cannot be cached, or the layout does
-// not admit the shape; the message lists all reasons.
+// kInvalidArgument when a dimension is not positive, the dtype cannot be cached, the layout does
+// not admit the shape, or bytes() is beyond 2^62; the message lists all reasons.
 Status validate_kv_cache_shape(const KVCacheShape& shape);
 
-// Contiguous views over two memory blocks of shape.bytes() each.
+// Contiguous views over two memory blocks of shape.bytes() each, aligned to 16 bytes. They own
+// nothing: the memory must outlive the work that uses the views.
 Result<KVCacheView> make_kv_cache_view(const KVCacheShape& shape, void* key, void* value);
 
 }  // namespace paceline

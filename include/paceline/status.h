@@ -1,4 +1,7 @@
-// Errors are values: no function of Paceline throws or aborts on bad input.
+// Errors are values: no function of Paceline throws or aborts on bad input. Two things are not
+// input: host memory that runs out (std::bad_alloc is thrown), and a call that breaks a documented
+// precondition, such as value() of a Result that is not ok (asserted in debug builds, undefined
+// otherwise).
 //
 // A Status is either ok or a code with a message that says what was given and what is possible.
 // A Result<T> is either a T or a Status that is not ok.

@@ -21,7 +21,7 @@ struct TensorView {
   std::array<int64_t, kMaxRank> shape{};
   std::array<int64_t, kMaxRank> strides{};
 
-  // A contiguous, row-major view.
+  // A contiguous, row-major view of at most kMaxRank dimensions, none negative.
   static TensorView contiguous(void* data, DType dtype, std::initializer_list<int64_t> shape);
   // A read-only tensor: the library writes only to tensors that a function names as outputs.
   static TensorView contiguous(const void* data, DType dtype,
@@ -29,13 +29,14 @@ struct TensorView {
     return contiguous(const_cast<void*>(data), dtype, shape);
   }
 
+  // Of dimension i, 0 <= i < rank.
   int64_t dim(int i) const { return shape[static_cast<size_t>(i)]; }
   int64_t stride(int i) const { return strides[static_cast<size_t>(i)]; }
   int64_t numel() const;
   bool is_contiguous() const;
   bool defined() const { return data != nullptr; }
 
-  // The view of rows [begin, begin + count) of the first dimension.
+  // The view of rows [begin, begin + count) of the first dimension, which must exist (asserted).
   TensorView slice(int64_t begin, int64_t count) const;
 
   template <typename T>

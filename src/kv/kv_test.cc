@@ -70,6 +70,13 @@ TEST(Layout, RefusesWithEveryReason) {
     EXPECT_NE(status.message().find(word), std::string::npos) << status.message();
   }
   EXPECT_FALSE(validate_kv_cache_shape(shape_of(KVCacheLayout::kNHD, DType::kInt32, 1, 8, 8)).ok());
+  KVCacheShape huge{KVCacheLayout::kNHD, DType::kFloat32, INT64_MAX, 16, 1, 64};
+  EXPECT_NE(validate_kv_cache_shape(huge).message().find("beyond 2^62 bytes"), std::string::npos);
+  huge.num_blocks = (int64_t{1} << 62) / (4 * 16 * 64);  // exactly 2^62
+  EXPECT_TRUE(validate_kv_cache_shape(huge).ok());
+  EXPECT_EQ(huge.bytes(), int64_t{1} << 62);
+  ++huge.num_blocks;
+  EXPECT_FALSE(validate_kv_cache_shape(huge).ok());
 }
 
 TEST(Layout, ViewsAreChecked) {

@@ -12,6 +12,20 @@
 
 namespace paceline {
 
+namespace {
+
+// Whether bytes() of a shape of positive dimensions is beyond 2^62.
+bool bytes_overflow(const KVCacheShape& shape) {
+  int64_t left = (int64_t{1} << 62) / static_cast<int64_t>(dtype_size(shape.dtype));
+  for (const int64_t factor : {shape.num_blocks, int64_t{shape.block_size},
+                               int64_t{shape.num_kv_heads}, int64_t{shape.head_size}}) {
+    left /= factor;
+  }
+  return left == 0;
+}
+
+}  // namespace
+
 const char* kv_cache_layout_name(KVCacheLayout layout) {
   return layout == KVCacheLayout::kNHD ? "NHD" : "SHUFFLE";
 }
@@ -40,6 +54,11 @@ Status validate_kv_cache_shape(const KVCacheShape& shape) {
   need_positive("block_size", shape.block_size);
   need_positive("num_kv_heads", shape.num_kv_heads);
   need_positive("head_size", shape.head_size);
+  if (reasons.empty() && bytes_overflow(shape)) {
+    reasons.push_back(fmt::format("{} blocks of {} x {} x {} elements are beyond 2^62 bytes",
+                                  shape.num_blocks, shape.block_size, shape.num_kv_heads,
+                                  shape.head_size));
+  }
   if (!is_floating_point(shape.dtype)) {
     reasons.push_back(
         fmt::format("dtype {} cannot be cached; possible are float32, float16, bfloat16, fp8_e4m3",
