@@ -29,6 +29,7 @@ Status flush_output();
 using Run = std::function<int()>;
 Run add_generate(CLI::App& app);
 Run add_info(CLI::App& app);
+Run add_conformance(CLI::App& app);
 
 // Checks of options' values. Messages say what is possible. An integer is decimal digits and a
 // number is what std::from_chars takes, whole: no blanks, no plus sign, no hexadecimal, no NaN.

@@ -51,6 +51,7 @@ int run(int argc, char** argv) {
   };
   add("generate", "Continue one or many prompts", add_generate);
   add("info", "Show what a model file holds", add_info);
+  add("conformance", "Check attention against the float64 oracle", add_conformance);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

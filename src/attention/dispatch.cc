@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace paceline {
 
 const char* attention_phase_name(AttentionPhase phase) {
@@ -50,6 +52,18 @@ const AttentionKernel* select_kernel(DeviceKind device, AttentionPhase phase,
   return nullptr;
 }
 
+KVCacheShape cache_shape(const AttentionSpec& spec, int64_t num_blocks) {
+  KVCacheShape shape;
+  shape.layout = spec.kv_cache_layout;
+  shape.dtype = spec.kv_cache_dtype;
+  shape.num_blocks = num_blocks;
+  shape.block_size = spec.block_size;
+  shape.num_kv_heads = spec.num_kv_heads;
+  shape.head_size = spec.head_size;
+  shape.head_size_v = spec.head_size_v;
+  return shape;
+}
+
 std::vector<std::string> why_invalid(const AttentionSpec& spec) {
   std::vector<std::string> reasons;
   const auto require = [&](bool holds, std::string reason) {
@@ -69,17 +83,31 @@ std::vector<std::string> why_invalid(const AttentionSpec& spec) {
   require(spec.reorder_batch_threshold > 0,
           fmt::format("reorder_batch_threshold is {}; it must be positive",
                       spec.reorder_batch_threshold));
-  require(spec.sliding_window >= 0,
-          fmt::format("sliding_window is {}; it must not be negative", spec.sliding_window));
-  require(spec.logits_soft_cap >= 0.0F,
-          fmt::format("logits_soft_cap is {}; it must not be negative", spec.logits_soft_cap));
+  const auto not_negative = [&](const char* name, auto value) {
+    require(value >= 0, fmt::format("{} is {}; it must not be negative", name, value));
+  };
+  not_negative("head_size_v", spec.head_size_v);
+  not_negative("sliding_window", spec.sliding_window);
+  not_negative("attention_chunk_size", spec.attention_chunk_size);
+  not_negative("logits_soft_cap", spec.logits_soft_cap);
+  require(std::isfinite(spec.scale.value_or(1.0F)) && std::isfinite(spec.logits_soft_cap),
+          fmt::format("scale {} and logits_soft_cap {} must be finite", spec.scale.value_or(1.0F),
+                      spec.logits_soft_cap));
+  require(spec.extend_workspace_tokens >= 64 && spec.extend_workspace_tokens <= 1 << 24,
+          fmt::format("extend_workspace_tokens is {}; 64 to {} are possible",
+                      spec.extend_workspace_tokens, 1 << 24));
+  require(!spec.tree_mask || spec.causal,
+          "tree_mask needs causal: the tree says what a query sees");
+  require(
+      spec.kv_scale != KVScaleKind::kPerTokenHead || dtype_max(spec.kv_cache_dtype) > 0.0F,
+      fmt::format("kv_scale per_token_head with a cache of {}; possible are the fp8 formats and "
+                  "int8",
+                  dtype_name(spec.kv_cache_dtype)));
   require(spec.dtype == DType::kFloat32 || spec.dtype == DType::kFloat16 ||
               spec.dtype == DType::kBFloat16,
           fmt::format("dtype {} of q, k, v and out; possible are float32, float16, bfloat16",
                       dtype_name(spec.dtype)));
-  const KVCacheShape one_block{spec.kv_cache_layout, spec.kv_cache_dtype, 1,
-                               spec.block_size,      spec.num_kv_heads,   spec.head_size};
-  if (const Status cache = validate_kv_cache_shape(one_block); !cache.ok()) {
+  if (const Status cache = validate_kv_cache_shape(cache_shape(spec, 1)); !cache.ok()) {
     reasons.push_back(cache.message());
   }
   return reasons;
@@ -91,17 +119,6 @@ std::vector<std::string> why_unsupported(const AttentionSpec& spec) {
     reasons.emplace_back(
         "attention_type must be decoder: keys of an encoder have lengths of their own, which a "
         "decoder's batch does not carry");
-  }
-  if (!spec.causal) {
-    reasons.emplace_back("non-causal attention is not served by any kernel");
-  }
-  if (spec.sliding_window != 0) {
-    reasons.push_back(
-        fmt::format("sliding_window {} is not served by any kernel", spec.sliding_window));
-  }
-  if (spec.logits_soft_cap != 0.0F) {
-    reasons.push_back(
-        fmt::format("logits_soft_cap {} is not served by any kernel", spec.logits_soft_cap));
   }
   return reasons;
 }

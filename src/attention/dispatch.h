@@ -38,6 +38,9 @@ const DeviceKernels* find_device_kernels(DeviceKind device);
 const AttentionKernel* select_kernel(DeviceKind device, AttentionPhase phase,
                                      const AttentionSpec& spec, std::vector<std::string>* reasons);
 
+// The shape of a cache that fits the spec.
+KVCacheShape cache_shape(const AttentionSpec& spec, int64_t num_blocks);
+
 // Reasons that hold for every kernel of every device: nonsense, and features that no kernel has.
 std::vector<std::string> why_invalid(const AttentionSpec& spec);
 std::vector<std::string> why_unsupported(const AttentionSpec& spec);

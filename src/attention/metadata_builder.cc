@@ -22,6 +22,26 @@ int64_t max_partial_slots(const AttentionSpec& spec, int64_t decode_work) {
   return decode_work * spec.reorder_batch_threshold;
 }
 
+// Floats of one query head's partial: the maximum, the weight, the outputs.
+size_t record_floats(const AttentionSpec& spec) {
+  return static_cast<size_t>(cache_shape(spec, 1).value_size()) + 2;
+}
+
+bool has_windows(const AttentionSpec& spec) {
+  return spec.sliding_window > 0 || spec.attention_chunk_size > 0;
+}
+
+// Lays arrays out in one allocation, each aligned to 64 bytes.
+struct Carver {
+  size_t bytes = 0;
+
+  size_t reserve(int64_t count, size_t size) {
+    const size_t offset = bytes;
+    bytes += (static_cast<size_t>(count) * size + 63) / 64 * 64;
+    return offset;
+  }
+};
+
 Status check_limits(const AttentionLimits& limits) {
   if (limits.max_num_seqs <= 0 || limits.max_num_batched_tokens <= 0 || limits.max_model_len <= 0 ||
       limits.max_kv_tokens < 0) {
@@ -73,28 +93,25 @@ MetadataBuilder::MetadataBuilder(const AttentionSpec& spec, const AttentionLimit
       max_tiles_(limits.max_num_batched_tokens / tile_tokens_ + limits.max_num_seqs) {}
 
 Status MetadataBuilder::allocate(Device& device) {
-  // One allocation, carved into arrays that are each 64-byte aligned.
-  size_t bytes = 0;
-  const auto reserve = [&](int64_t count, size_t size) {
-    const size_t offset = bytes;
-    bytes += (static_cast<size_t>(count) * size + 63) / 64 * 64;
-    return offset;
-  };
-  const size_t num_work = reserve(kNumPhases, sizeof(int32_t));
-  const size_t decodes = reserve(max_decode_work_, sizeof(DecodeWork));
-  const size_t first_partial = reserve(limits_.max_num_seqs + 1, sizeof(int32_t));
-  const size_t extends = reserve(max_tiles_, sizeof(TileWork));
-  const size_t prefills = reserve(max_tiles_, sizeof(TileWork));
-  PACELINE_ASSIGN_OR_RETURN(plan_memory_, device.allocate(bytes));
+  Carver plan;
+  const size_t num_work = plan.reserve(kNumWorkLists, sizeof(int32_t));
+  const size_t decodes = plan.reserve(max_decode_work_, sizeof(DecodeWork));
+  const size_t windowed =
+      plan.reserve(has_windows(spec_) ? max_decode_work_ : 0, sizeof(DecodeWork));
+  const size_t first_partial = plan.reserve(limits_.max_num_seqs + 1, sizeof(int32_t));
+  const size_t extends = plan.reserve(max_tiles_, sizeof(TileWork));
+  const size_t prefills = plan.reserve(max_tiles_, sizeof(TileWork));
+  PACELINE_ASSIGN_OR_RETURN(plan_memory_, device.allocate(plan.bytes));
   char* base = plan_memory_.as<char>();
   plan_.num_work = reinterpret_cast<int32_t*>(base + num_work);
   plan_.decodes = reinterpret_cast<DecodeWork*>(base + decodes);
+  plan_.windowed = reinterpret_cast<DecodeWork*>(base + windowed);
   plan_.first_partial = reinterpret_cast<int32_t*>(base + first_partial);
   plan_.extends = reinterpret_cast<TileWork*>(base + extends);
   plan_.prefills = reinterpret_cast<TileWork*>(base + prefills);
 
-  const auto record_bytes = static_cast<size_t>(spec_.num_heads) *
-                            (static_cast<size_t>(spec_.head_size) + 2) * sizeof(float);
+  const size_t record_bytes =
+      static_cast<size_t>(spec_.num_heads) * record_floats(spec_) * sizeof(float);
   PACELINE_ASSIGN_OR_RETURN(
       partials_memory_,
       device.allocate(static_cast<size_t>(max_partial_slots(spec_, max_decode_work_)) *
@@ -103,13 +120,35 @@ Status MetadataBuilder::allocate(Device& device) {
                                static_cast<size_t>(spec_.num_kv_heads) * sizeof(int32_t);
   PACELINE_ASSIGN_OR_RETURN(arrivals_memory_, device.allocate(arrival_bytes));
   workspace_ = {partials_memory_.as<float>(), arrivals_memory_.as<int32_t>()};
+  if (spec_.extend_strategy == ExtendStrategy::kGather) {
+    PACELINE_RETURN_IF_ERROR(allocate_gather(device));
+  }
   PACELINE_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device.create_stream());
   PACELINE_RETURN_IF_ERROR(stream->fill(workspace_.arrivals, 0, arrival_bytes));
   return stream->synchronize();
 }
 
+Status MetadataBuilder::allocate_gather(Device& device) {
+  const KVCacheShape row = cache_shape(spec_, 1);
+  const int64_t rows = int64_t{spec_.extend_workspace_tokens} * spec_.num_kv_heads;
+  const size_t width = dtype_size(spec_.kv_cache_dtype);
+  Carver memory;
+  const size_t key = memory.reserve(rows * row.head_size, width);
+  const size_t value = memory.reserve(rows * row.value_size(), width);
+  const size_t scales = memory.reserve(2 * rows, sizeof(float));
+  const size_t running = memory.reserve(int64_t{limits_.max_num_batched_tokens} * spec_.num_heads *
+                                            static_cast<int64_t>(record_floats(spec_)),
+                                        sizeof(float));
+  PACELINE_ASSIGN_OR_RETURN(gather_memory_, device.allocate(memory.bytes));
+  char* base = gather_memory_.as<char>();
+  gather_ = {base + key, base + value, reinterpret_cast<float*>(base + scales),
+             reinterpret_cast<float*>(base + running), spec_.extend_workspace_tokens};
+  return {};
+}
+
 size_t MetadataBuilder::workspace_bytes() const {
-  return plan_memory_.bytes() + partials_memory_.bytes() + arrivals_memory_.bytes();
+  return plan_memory_.bytes() + partials_memory_.bytes() + arrivals_memory_.bytes() +
+         gather_memory_.bytes();
 }
 
 Status MetadataBuilder::check_batch(const CommonAttentionMetadata& batch) const {
@@ -135,7 +174,35 @@ Status MetadataBuilder::check_batch(const CommonAttentionMetadata& batch) const 
     PACELINE_RETURN_IF_ERROR(check_array("seq_lens", batch.seq_lens, 1, reqs));
     PACELINE_RETURN_IF_ERROR(check_array("block_table", batch.block_table, 2, reqs));
   }
+  if (batch.common_prefix_len < 0) {
+    return invalid_argument("common_prefix_len is {}; it must not be negative",
+                            batch.common_prefix_len);
+  }
   return check_lengths(batch);
+}
+
+Status MetadataBuilder::check_tree(const CommonAttentionMetadata& batch, int num_decodes) const {
+  const TensorView& tree = batch.tree_mask;
+  if (!tree.defined()) {
+    return {};
+  }
+  if (!spec_.tree_mask) {
+    return invalid_argument("the batch has a tree_mask; the spec did not ask for tree_mask");
+  }
+  if (tree.dtype != DType::kInt64 || tree.rank != 1 || tree.dim(0) < batch.num_actual_tokens ||
+      tree.stride(0) != 1) {
+    return invalid_argument(
+        "tree_mask must be a dense int64 vector of at least {} tokens; it is {}",
+        batch.num_actual_tokens, tree.to_string());
+  }
+  for (size_t i = 0; i < static_cast<size_t>(num_decodes); ++i) {
+    const int32_t query_len = batch.query_start_loc_cpu[i + 1] - batch.query_start_loc_cpu[i];
+    if (query_len > 64) {
+      return invalid_argument("request {}: query_len {} with a tree_mask; at most 64 are possible",
+                              i, query_len);
+    }
+  }
+  return {};
 }
 
 Status MetadataBuilder::check_lengths(const CommonAttentionMetadata& batch) const {
@@ -193,6 +260,7 @@ Result<AttentionMetadata> MetadataBuilder::build(Stream& stream,
                                          spec_.reorder_batch_threshold, batch.query_start_loc_cpu,
                                          batch.seq_lens_cpu_upper_bound));
   PACELINE_RETURN_IF_ERROR(check_decode_work(batch, split.num_decodes));
+  PACELINE_RETURN_IF_ERROR(check_tree(batch, split.num_decodes));
   AttentionMetadata metadata;
   metadata.num_actual_tokens = batch.num_actual_tokens;
   metadata.num_decodes = split.num_decodes;
@@ -204,6 +272,12 @@ Result<AttentionMetadata> MetadataBuilder::build(Stream& stream,
   metadata.query_start_loc = batch.query_start_loc;
   metadata.seq_lens = batch.seq_lens;
   metadata.block_table = batch.block_table;
+  metadata.tree_mask = batch.tree_mask;
+  const auto extends = batch.seq_lens_cpu_upper_bound.subspan(
+      static_cast<size_t>(split.num_decodes), static_cast<size_t>(split.num_extends));
+  for (const int32_t seq_len : extends) {
+    metadata.max_extend_seq_len = std::max(metadata.max_extend_seq_len, seq_len);
+  }
   PlanParams params{};
   params.plan = plan_;
   params.query_start_loc = batch.query_start_loc.ptr<const int32_t>();
@@ -212,6 +286,8 @@ Result<AttentionMetadata> MetadataBuilder::build(Stream& stream,
   params.num_extends = split.num_extends;
   params.num_prefills = split.num_prefills;
   params.tile_tokens = tile_tokens_;
+  params.common_prefix_len = batch.common_prefix_len;
+  params.masks = {nullptr, spec_.sliding_window, spec_.attention_chunk_size, spec_.causal};
   PACELINE_RETURN_IF_ERROR(kernels_.plan(stream, params));
   return metadata;
 }

@@ -18,6 +18,7 @@ class MetadataBuilder {
 
   const PlanBuffers& plan() const { return plan_; }
   const DecodeWorkspace& workspace() const { return workspace_; }
+  const GatherWorkspace& gather() const { return gather_; }
   int32_t tile_tokens() const { return tile_tokens_; }
   size_t workspace_bytes() const;
 
@@ -25,6 +26,8 @@ class MetadataBuilder {
   MetadataBuilder(const AttentionSpec& spec, const AttentionLimits& limits,
                   const DeviceKernels& kernels);
   Status allocate(Device& device);
+  Status allocate_gather(Device& device);
+  Status check_tree(const CommonAttentionMetadata& batch, int num_decodes) const;
   Status check_batch(const CommonAttentionMetadata& batch) const;
   Status check_lengths(const CommonAttentionMetadata& batch) const;
   Status check_decode_work(const CommonAttentionMetadata& batch, int num_decodes) const;
@@ -38,8 +41,10 @@ class MetadataBuilder {
   Buffer plan_memory_;
   Buffer partials_memory_;
   Buffer arrivals_memory_;
+  Buffer gather_memory_;
   PlanBuffers plan_{};
   DecodeWorkspace workspace_{};
+  GatherWorkspace gather_{};
 };
 
 }  // namespace paceline

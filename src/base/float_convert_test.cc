@@ -61,30 +61,76 @@ TEST(FloatConvert, HalfMatchesTheHardwareOrCompilerType) {
   }
 }
 
-TEST(FloatConvert, Float8RoundsToNearestEven) {
+template <typename T>
+struct Float8Format;
+template <>
+struct Float8Format<Float8E4M3> {
+  static constexpr uint8_t kMaxCode = 0x7E;
+  static constexpr float kMax = 448.0F;
+  static constexpr float kLeast = 0x1p-9F;
+  static constexpr uint8_t kOne = 0x38;
+  static Float8E4M3 convert(float x) { return to_float8_e4m3(x); }
+};
+template <>
+struct Float8Format<Float8E4M3FNUZ> {
+  static constexpr uint8_t kMaxCode = 0x7F;
+  static constexpr float kMax = 240.0F;
+  static constexpr float kLeast = 0x1p-10F;
+  static constexpr uint8_t kOne = 0x40;
+  static Float8E4M3FNUZ convert(float x) { return to_float8_e4m3fnuz(x); }
+};
+template <>
+struct Float8Format<Float8E5M2> {
+  static constexpr uint8_t kMaxCode = 0x7B;
+  static constexpr float kMax = 57344.0F;
+  static constexpr float kLeast = 0x1p-16F;
+  static constexpr uint8_t kOne = 0x3C;
+  static Float8E5M2 convert(float x) { return to_float8_e5m2(x); }
+};
+
+template <typename T>
+class Float8 : public ::testing::Test {};
+using Float8Types = ::testing::Types<Float8E4M3, Float8E4M3FNUZ, Float8E5M2>;
+TYPED_TEST_SUITE(Float8, Float8Types);
+
+TYPED_TEST(Float8, RoundsToNearestEven) {
+  using Format = Float8Format<TypeParam>;
   std::mt19937 rng(2);
   for (int i = 0; i < 20000; ++i) {
     const float x = std::ldexp(std::uniform_real_distribution<float>(-2, 2)(rng),
-                               std::uniform_int_distribution<int>(-12, 7)(rng));
-    const auto expected = nearest_by_search<Float8E4M3, uint8_t>(x, 0x80, 0x7E);
-    EXPECT_EQ(to_float8_e4m3(x).bits, expected.bits) << x;
+                               std::uniform_int_distribution<int>(-19, 17)(rng));
+    auto expected = nearest_by_search<TypeParam, uint8_t>(x, 0x80, Format::kMaxCode);
+    if (to_float(TypeParam{0x80}) != 0.0F && expected.bits == 0x80) {
+      expected.bits = 0;  // fnuz: no negative zero
+    }
+    EXPECT_EQ(Format::convert(x).bits, expected.bits) << x;
   }
 }
 
-TEST(FloatConvert, Float8EveryCodeAndTheEdges) {
+TYPED_TEST(Float8, EveryCodeAndTheEdges) {
+  using Format = Float8Format<TypeParam>;
   for (uint32_t code = 0; code < 256; ++code) {
-    const Float8E4M3 value{static_cast<uint8_t>(code)};
-    if (std::isnan(to_float(value))) {
-      EXPECT_EQ(code & 0x7FU, 0x7FU);
+    const TypeParam value{static_cast<uint8_t>(code)};
+    const float wide = to_float(value);
+    if (std::isfinite(wide)) {
+      EXPECT_EQ(Format::convert(wide).bits, code);
     } else {
-      EXPECT_EQ(to_float8_e4m3(to_float(value)).bits, code);
+      EXPECT_TRUE((code & 0x7FU) > Format::kMaxCode || code == 0x80U) << code;
     }
   }
-  EXPECT_EQ(to_float(to_float8_e4m3(1e30F)), 448.0F);
-  EXPECT_EQ(to_float(to_float8_e4m3(-std::numeric_limits<float>::infinity())), -448.0F);
-  EXPECT_TRUE(std::isnan(to_float(to_float8_e4m3(std::nanf("")))));
-  EXPECT_EQ(to_float(Float8E4M3{0x01}), 0x1.0p-9F);
-  EXPECT_EQ(to_float(Float8E4M3{0x38}), 1.0F);
+  EXPECT_EQ(to_float(Format::convert(1e30F)), Format::kMax);
+  EXPECT_EQ(to_float(Format::convert(-std::numeric_limits<float>::infinity())), -Format::kMax);
+  EXPECT_TRUE(std::isnan(to_float(Format::convert(std::nanf("")))));
+  EXPECT_EQ(to_float(TypeParam{0x01}), Format::kLeast);
+  EXPECT_EQ(to_float(TypeParam{Format::kOne}), 1.0F);
+}
+
+TEST(FloatConvert, Int8RoundsToNearestEvenAndSaturates) {
+  EXPECT_EQ(to_int8(2.5F), 2);
+  EXPECT_EQ(to_int8(-3.5F), -4);
+  EXPECT_EQ(to_int8(1e9F), 127);
+  EXPECT_EQ(to_int8(-std::numeric_limits<float>::infinity()), -127);
+  EXPECT_EQ(to_int8(std::nanf("")), 0);
 }
 
 }  // namespace

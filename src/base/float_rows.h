@@ -1,4 +1,4 @@
-// Whole rows of any floating-point dtype, one element at a time.
+// Whole rows of any dtype that activations or caches have, one element at a time.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,18 @@ inline float load_float(DType dtype, const void* row, int64_t i) {
       return to_float(static_cast<const BFloat16*>(row)[i]);
     case DType::kFloat8E4M3:
       return to_float(static_cast<const Float8E4M3*>(row)[i]);
+    case DType::kFloat8E4M3FNUZ:
+      return to_float(static_cast<const Float8E4M3FNUZ*>(row)[i]);
+    case DType::kFloat8E5M2:
+      return to_float(static_cast<const Float8E5M2*>(row)[i]);
+    case DType::kInt8:
+      return static_cast<const int8_t*>(row)[i];
     default:
       return static_cast<const float*>(row)[i];
   }
 }
 
-// Rounds to nearest even; fp8 saturates.
+// Rounds to nearest even; formats of 8 bits saturate.
 inline void store_float(DType dtype, void* row, int64_t i, float value) {
   switch (dtype) {
     case DType::kFloat16:
@@ -34,6 +40,15 @@ inline void store_float(DType dtype, void* row, int64_t i, float value) {
     case DType::kFloat8E4M3:
       static_cast<Float8E4M3*>(row)[i] = to_float8_e4m3(value);
       break;
+    case DType::kFloat8E4M3FNUZ:
+      static_cast<Float8E4M3FNUZ*>(row)[i] = to_float8_e4m3fnuz(value);
+      break;
+    case DType::kFloat8E5M2:
+      static_cast<Float8E5M2*>(row)[i] = to_float8_e5m2(value);
+      break;
+    case DType::kInt8:
+      static_cast<int8_t*>(row)[i] = to_int8(value);
+      break;
     default:
       static_cast<float*>(row)[i] = value;
       break;
@@ -42,16 +57,21 @@ inline void store_float(DType dtype, void* row, int64_t i, float value) {
 
 // What a cache of `dtype` and `scale` gives back for `value`.
 inline float round_through(DType dtype, float scale, float value) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return to_float(to_half(value / scale)) * scale;
-    case DType::kBFloat16:
-      return to_float(to_bfloat16(value / scale)) * scale;
-    case DType::kFloat8E4M3:
-      return to_float(to_float8_e4m3(value / scale)) * scale;
-    default:
-      return value / scale * scale;
+  alignas(8) unsigned char stored[sizeof(float)];
+  store_float(dtype, stored, 0, value / scale);
+  return load_float(dtype, stored, 0) * scale;
+}
+
+// The scale that a cache with a scale for each token and head gives a row: it maps the largest
+// magnitude to the largest code. NaN where the row has one.
+inline float dynamic_scale_of_row(DType dtype, const float* row, int64_t n) {
+  float largest = 0.0F;
+  for (int64_t i = 0; i < n; ++i) {
+    const float magnitude = std::fabs(row[i]);
+    largest = magnitude > largest || std::isnan(magnitude) ? magnitude : largest;
   }
+  const float scale = largest / dtype_max(dtype);
+  return scale == 0.0F ? 1.0F : scale;  // nothing, or too little for a float32
 }
 
 // Pointer to element `offset` of a buffer of `dtype`.

@@ -169,11 +169,17 @@ Status Engine::allocate_caches() {
   limits.max_model_len = options_.max_model_len;
   limits.max_kv_tokens = options_.num_blocks * options_.block_size;
   PACELINE_ASSIGN_OR_RETURN(attention_, AttentionBackend::create(device_, spec, limits));
-  const KVCacheShape shape{spec.kv_cache_layout, spec.kv_cache_dtype, options_.num_blocks,
-                           spec.block_size,      spec.num_kv_heads,   spec.head_size};
+  KVCacheShape shape;
+  shape.layout = spec.kv_cache_layout;
+  shape.dtype = spec.kv_cache_dtype;
+  shape.num_blocks = options_.num_blocks;
+  shape.block_size = spec.block_size;
+  shape.num_kv_heads = spec.num_kv_heads;
+  shape.head_size = spec.head_size;
   for (int layer = 0; layer < model.num_layers; ++layer) {
-    PACELINE_ASSIGN_OR_RETURN(Buffer key, device_.allocate(static_cast<size_t>(shape.bytes())));
-    PACELINE_ASSIGN_OR_RETURN(Buffer value, device_.allocate(static_cast<size_t>(shape.bytes())));
+    PACELINE_ASSIGN_OR_RETURN(Buffer key, device_.allocate(static_cast<size_t>(shape.key_bytes())));
+    PACELINE_ASSIGN_OR_RETURN(Buffer value,
+                              device_.allocate(static_cast<size_t>(shape.value_bytes())));
     PACELINE_ASSIGN_OR_RETURN(const KVCacheView view,
                               make_kv_cache_view(shape, key.data(), value.data()));
     caches_.push_back(view);

@@ -11,11 +11,12 @@ namespace {
 using enum AttentionPhase;
 constexpr DeviceKind kCpu = DeviceKind::kCpu;
 
-constexpr std::array<AttentionKernel, 6> kKernels{{
+constexpr std::array<AttentionKernel, 7> kKernels{{
     {"cpu_simd", kCpu, kDecode, cpu::why_not, cpu::launch_decode},
     {"ref", kCpu, kDecode, ref::why_not, ref::launch_decode},
-    {"cpu_simd", kCpu, kExtend, cpu::why_not, cpu::launch_extend},
-    {"ref", kCpu, kExtend, ref::why_not, ref::launch_extend},
+    {"cpu_simd", kCpu, kExtend, cpu::why_not_in_place, cpu::launch_extend},
+    {"cpu_simd", kCpu, kExtend, cpu::why_not_gather, cpu::launch_gather_extend},
+    {"ref", kCpu, kExtend, ref::why_not_extend, ref::launch_extend},
     {"cpu_simd", kCpu, kPrefill, cpu::why_not, cpu::launch_prefill},
     {"ref", kCpu, kPrefill, ref::why_not, ref::launch_prefill},
 }};

@@ -14,7 +14,9 @@ KVCacheShape shape_of(KVCacheLayout layout, DType dtype, int heads, int d, int b
 
 CacheParams params_of(const KVCacheShape& shape) {
   static char memory;  // only offsets are computed
-  return make_cache_params(make_kv_cache_view(shape, &memory, &memory).value(), shape).value();
+  return make_cache_params(make_kv_cache_view(shape, &memory, &memory).value(), shape,
+                           KVScaleKind::kPerTensor)
+      .value();
 }
 
 // aiter_fa_spec.md section 6, golden vectors.
@@ -74,7 +76,7 @@ TEST(Layout, RefusesWithEveryReason) {
   EXPECT_NE(validate_kv_cache_shape(huge).message().find("beyond 2^62 bytes"), std::string::npos);
   huge.num_blocks = (int64_t{1} << 62) / (4 * 16 * 64);  // exactly 2^62
   EXPECT_TRUE(validate_kv_cache_shape(huge).ok());
-  EXPECT_EQ(huge.bytes(), int64_t{1} << 62);
+  EXPECT_EQ(huge.key_bytes(), int64_t{1} << 62);
   ++huge.num_blocks;
   EXPECT_FALSE(validate_kv_cache_shape(huge).ok());
 }
@@ -83,21 +85,22 @@ TEST(Layout, ViewsAreChecked) {
   const KVCacheShape shape = shape_of(KVCacheLayout::kNHD, DType::kFloat32, 2, 16, 4);
   char memory = 0;
   KVCacheView view = make_kv_cache_view(shape, &memory, &memory).value();
-  EXPECT_TRUE(make_cache_params(view, shape).ok());
+  EXPECT_TRUE(make_cache_params(view, shape, KVScaleKind::kPerTensor).ok());
   KVCacheView wrong = view;
   wrong.key.shape[2] = 3;
-  EXPECT_FALSE(make_cache_params(wrong, shape).ok());
+  EXPECT_FALSE(make_cache_params(wrong, shape, KVScaleKind::kPerTensor).ok());
   wrong = view;
   wrong.value.strides[3] = 2;
-  EXPECT_FALSE(make_cache_params(wrong, shape).ok());
+  EXPECT_FALSE(make_cache_params(wrong, shape, KVScaleKind::kPerTensor).ok());
   wrong = view;
   wrong.key.data = nullptr;
-  EXPECT_FALSE(make_cache_params(wrong, shape).ok());
+  EXPECT_FALSE(make_cache_params(wrong, shape, KVScaleKind::kPerTensor).ok());
   wrong = view;
   wrong.layout = KVCacheLayout::kShuffle;
-  EXPECT_FALSE(make_cache_params(wrong, shape).ok());
+  EXPECT_FALSE(make_cache_params(wrong, shape, KVScaleKind::kPerTensor).ok());
   view.key.strides[0] *= 2;  // blocks-first caches interleave K and V
-  EXPECT_EQ(make_cache_params(view, shape).value().key_strides.block, 2 * 4 * 2 * 16);
+  EXPECT_EQ(make_cache_params(view, shape, KVScaleKind::kPerTensor).value().key_strides.block,
+            2 * 4 * 2 * 16);
 }
 
 TEST(BlockAllocator, GivesEachBlockOnce) {

@@ -43,18 +43,26 @@ PACELINE_HOST_DEVICE inline int64_t shuffle_value_offset(const CacheStrides& s, 
          e.token % x;
 }
 
+// The scale of the row of an element; 1 where there is none.
+PACELINE_HOST_DEVICE inline float scale_of(const KVScale& s, const CacheElement& e) {
+  return s.data == nullptr
+             ? 1.0F
+             : s.data[e.block * s.block_stride + e.head * s.head_stride + e.token * s.token_stride];
+}
+
 // What a kernel needs to know of one layer's cache; plain data.
 struct CacheParams {
   void* key;
   void* value;
-  const float* k_scale;
-  const float* v_scale;
+  KVScale k_scale;
+  KVScale v_scale;
   CacheStrides key_strides;
   CacheStrides value_strides;
   int64_t num_blocks;
   int32_t block_size;
   int32_t x;
   KVCacheLayout layout;
+  KVScaleKind scale_kind;
   DType dtype;
 };
 
@@ -68,8 +76,10 @@ PACELINE_HOST_DEVICE inline int64_t value_offset(const CacheParams& p, const Cac
                                          : shuffle_value_offset(p.value_strides, p.x, e);
 }
 
-// Checks ranks, shapes, dtype and the dense innermost dimension of a view against `shape` (whose
-// num_blocks is ignored), and reads the strides. kInvalidArgument says which dimension differs.
-Result<CacheParams> make_cache_params(const KVCacheView& view, const KVCacheShape& shape);
+// Checks ranks, shapes, dtype, the dense innermost dimension and the scales of a view against
+// `shape` (whose num_blocks is ignored) and `scales`, and reads the strides. kInvalidArgument says
+// what differs.
+Result<CacheParams> make_cache_params(const KVCacheView& view, const KVCacheShape& shape,
+                                      KVScaleKind scales);
 
 }  // namespace paceline

@@ -155,8 +155,11 @@ Status LlamaModel::attention_block(Stream& stream, const ModelInput& input,
   const TensorView k = view(k_, config_.num_kv_heads);
   const TensorView v = view(v_, config_.num_kv_heads);
   PACELINE_RETURN_IF_ERROR(attention.update_kv_cache(stream, k, v, input.slot_mapping, cache));
-  PACELINE_RETURN_IF_ERROR(attention.forward(stream, metadata, view(q_, config_.num_heads), k, v,
-                                             cache, view(attention_out_, config_.num_heads)));
+  AttentionLayer attention_layer;
+  attention_layer.cache = cache;
+  PACELINE_RETURN_IF_ERROR(attention.forward(stream, metadata, attention_layer,
+                                             view(q_, config_.num_heads), k, v,
+                                             view(attention_out_, config_.num_heads)));
   return ops_->gemm(stream, linear(attention_out_.as<float>(), n, layer.o.cols,
                                    {{&layer.o, hidden_.as<float>()}}, true));
 }

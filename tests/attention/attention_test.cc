@@ -6,18 +6,40 @@
 #include <cmath>
 #include <cstring>
 
-#include "attention/harness.h"
+#include "conformance/harness.h"
 #include "device/cpu/simd_target.h"
 
 namespace paceline {
 namespace {
 
-using testing::Harness;
-using testing::HarnessOptions;
-using testing::max_error;
-using testing::random_sequence;
-using testing::Row;
-using testing::Sequence;
+// A device and a harness of its own.
+class TestRun {
+ public:
+  explicit TestRun(const AttentionSpec& spec, const HarnessOptions& options = {}, int threads = 2)
+      : spec_(spec), options_(options) {
+    device_ = create_device("cpu", {.num_threads = threads}).value();
+    auto harness = Harness::create(*device_, spec, options);
+    EXPECT_TRUE(harness.ok()) << harness.status().to_string();
+    harness_ = std::move(harness).value();
+  }
+  std::vector<float> run(const std::vector<Row>& rows, uint32_t block_seed = 1) {
+    auto output = harness_->run(rows, block_seed);
+    EXPECT_TRUE(output.ok()) << output.status().to_string();
+    output_ = std::move(output).value();
+    return output_.out;
+  }
+  double max_error(const std::vector<Row>& rows) {
+    run(rows);
+    return errors(*harness_, spec_, options_, rows, output_).out;
+  }
+
+ private:
+  AttentionSpec spec_;
+  HarnessOptions options_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Harness> harness_;
+  HarnessOutput output_;
+};
 
 AttentionSpec make_spec(int heads, int kv_heads, int head_size, DType kv = DType::kFloat32,
                         KVCacheLayout layout = KVCacheLayout::kNHD, int block_size = 16) {
@@ -59,8 +81,8 @@ void expect_right(const AttentionSpec& spec, const HarnessOptions& options = {})
   const std::vector<Row> rows = mixed_rows(sequences);
   AttentionSpec ref = spec;
   ref.kernel = "ref";
-  const double plain = max_error(spec, options, rows, Harness(ref, options).run(rows));
-  const double error = max_error(spec, options, rows, Harness(spec, options).run(rows));
+  const double plain = TestRun(ref, options).max_error(rows);
+  const double error = TestRun(spec, options).max_error(rows);
   const double unit = spec.dtype == DType::kFloat32   ? 0x1p-24
                       : spec.dtype == DType::kFloat16 ? 0x1p-11
                                                       : 0x1p-8;
@@ -123,8 +145,7 @@ TEST(Attention, DecodeRowsOfSeveralTokens) {
   const Sequence b = random_sequence(spec, 258, 2);
   const Sequence c = random_sequence(spec, 3, 3);
   const std::vector<Row> rows{{&a, 4, 700}, {&b, 1, 200}, {&b, 3, 258}, {&c, 2, 3}};
-  const HarnessOptions options;
-  EXPECT_LE(max_error(spec, options, rows, Harness(spec, options).run(rows)), 4e-6);
+  EXPECT_LE(TestRun(spec).max_error(rows), 4e-6);
 }
 
 bool same_bits(const float* a, const float* b, size_t count) {
@@ -156,19 +177,18 @@ TEST(Attention, BatchInvariance) {
     const auto width = static_cast<size_t>(spec.num_heads) * static_cast<size_t>(spec.head_size);
     std::vector<std::vector<float>> runs;
     HarnessOptions options;
-    runs.push_back(Harness(spec, options).run(rows));
-    runs.push_back(Harness(spec, options).run(rows, 99));
+    runs.push_back(TestRun(spec, options).run(rows));
+    runs.push_back(TestRun(spec, options).run(rows, 99));
     options.padded_reqs = 3;
-    options.num_threads = 3;
     options.max_query_len = 4000;
-    runs.push_back(Harness(spec, options).run(rows));
+    runs.push_back(TestRun(spec, options, 3).run(rows));
     options.captured = true;
-    runs.push_back(Harness(spec, options).run(rows));
+    runs.push_back(TestRun(spec, options).run(rows));
     for (size_t i = 1; i < runs.size(); ++i) {
       EXPECT_TRUE(same_bits(runs[0].data(), runs[i].data(), runs[0].size()))
           << describe(spec) << " run " << i;
     }
-    Harness alone(spec, {.num_threads = 1});
+    TestRun alone(spec, {}, 1);
     size_t token = 0;
     for (const Row& row : rows) {
       const std::vector<float> out = alone.run({row}, 5);
@@ -186,7 +206,7 @@ TEST(Attention, PhaseAndChunkInvariance) {
     constexpr int32_t kLength = 523;
     const Sequence sequence = random_sequence(spec, kLength, 11);
     const auto width = static_cast<size_t>(spec.num_heads) * static_cast<size_t>(spec.head_size);
-    Harness harness(spec, {});
+    TestRun harness(spec);
     const std::vector<float> whole = harness.run({{&sequence, kLength, kLength}});
     for (const int32_t chunk : {64, 100, 256, 511}) {
       for (int32_t end = chunk; end - chunk < kLength; end += chunk) {
@@ -214,8 +234,8 @@ TEST(Attention, BothLayoutsGiveTheSameBits) {
     shuffle.kv_cache_layout = KVCacheLayout::kShuffle;
     const std::vector<Sequence> sequences = mixed_sequences(nhd);
     const HarnessOptions options{.k_scale = 0.5F, .v_scale = 0.25F};
-    const auto a = Harness(nhd, options).run(mixed_rows(sequences));
-    const auto b = Harness(shuffle, options).run(mixed_rows(sequences));
+    const auto a = TestRun(nhd, options).run(mixed_rows(sequences));
+    const auto b = TestRun(shuffle, options).run(mixed_rows(sequences));
     EXPECT_TRUE(same_bits(a.data(), b.data(), a.size())) << dtype_name(kv);
   }
 }
@@ -234,8 +254,8 @@ TEST(Attention, EverySimdTarget) {
       expect_right(spec);
       const std::vector<Sequence> sequences = mixed_sequences(spec);
       const std::vector<Row> rows = mixed_rows(sequences);
-      const std::vector<float> together = Harness(spec, {}).run(rows);
-      const std::vector<float> alone = Harness(spec, {}).run({rows[1]});
+      const std::vector<float> together = TestRun(spec).run(rows);
+      const std::vector<float> alone = TestRun(spec).run({rows[1]});
       EXPECT_TRUE(same_bits(alone.data(), together.data() + size_t{6} * 64, alone.size()));
     }
   }
@@ -248,13 +268,13 @@ TEST(Attention, EverySimdTarget) {
 TEST(Attention, WhatARowDoesNotSeeNeverReachesIt) {
   const AttentionSpec spec = make_spec(4, 2, 32);
   Sequence sequence = random_sequence(spec, 40, 3);
-  const std::vector<float> before = Harness(spec, {}).run({{&sequence, 40, 40}});
+  const std::vector<float> before = TestRun(spec).run({{&sequence, 40, 40}});
   const size_t kv_width = 2 * 32;
   for (size_t i = 30 * kv_width; i < sequence.k.size(); ++i) {
     sequence.k[i] = std::numeric_limits<float>::infinity();
     sequence.v[i] = std::numeric_limits<float>::quiet_NaN();
   }
-  const std::vector<float> after = Harness(spec, {}).run({{&sequence, 40, 40}});
+  const std::vector<float> after = TestRun(spec).run({{&sequence, 40, 40}});
   const size_t unaffected = size_t{30} * 4 * 32;
   EXPECT_TRUE(same_bits(before.data(), after.data(), unaffected));
   EXPECT_TRUE(std::isnan(after[unaffected]));
@@ -291,7 +311,7 @@ TEST(Attention, NaNIsNotHidden) {
       spoil(key.k, kAt, kv_width);
       spoil(value.v, kAt, kv_width);
       spoil(query.q, kLength - 1, width);
-      Harness harness(spec, {});
+      TestRun harness(spec);
       nan_from("key", harness.run({{&key, query_len, kLength}}), kAt, kLength, base);
       nan_from("value", harness.run({{&value, query_len, kLength}}), kAt, kLength, base);
       nan_from("query", harness.run({{&query, query_len, kLength}}), kLength - 1, kLength, base);

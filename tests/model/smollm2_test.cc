@@ -72,8 +72,8 @@ class LogitsRunner {
     const KVCacheShape shape{KVCacheLayout::kNHD, DType::kFloat32, kMaxTokens / 16, 16,
                              c.num_kv_heads,      c.head_size};
     for (int layer = 0; layer < c.num_layers; ++layer) {
-      memory_.emplace_back(device, static_cast<size_t>(shape.bytes()));
-      memory_.emplace_back(device, static_cast<size_t>(shape.bytes()));
+      memory_.emplace_back(device, static_cast<size_t>(shape.key_bytes()));
+      memory_.emplace_back(device, static_cast<size_t>(shape.value_bytes()));
       caches_.push_back(
           make_kv_cache_view(shape, memory_[memory_.size() - 2].data(), memory_.back().data())
               .value());

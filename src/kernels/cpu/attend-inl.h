@@ -1,11 +1,13 @@
 // The arithmetic that decode, extend and prefill share.
 //
 // For a query row and one split of at most kSplitTokens KV tokens, cut at absolute positions:
-//   s_j = scale * (q . k_j)      eight FMA chains over the head dimension, then a fixed tree
-//   m   = max s_j;  p_j = exp(s_j - m);  l = sum p_j   (eight chains over j, then the tree)
+//   x_j = q . k_j                eight FMA chains over the head dimension, then a fixed tree
+//   s_j = score(x_j)             scale, soft cap, ALiBi: softmax-inl.h
+//   m   = max s_j;  p_j = exp(s_j - m);  l = sum p_j   (eight chains over j mod 8, then the tree)
 //   o_d = sum p_j v_jd           one FMA chain over j
-// The splits that a row sees are folded in order. Nothing else enters a row's bits: so a token's
-// output is the same alone, in any batch, in any phase and at any chunk size.
+// over the keys that the row sees. The splits that a row sees are folded in order. Nothing else
+// enters a row's bits: so a token's output is the same alone, in any batch, in any phase and at any
+// chunk size.
 #if defined(PACELINE_ATTEND_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PACELINE_ATTEND_INL_H_
 #undef PACELINE_ATTEND_INL_H_
@@ -16,8 +18,10 @@
 #include <limits>
 
 #include "attention/split_plan.h"
+#include "attention/visibility.h"
 #include "device/cpu/simd/dot-inl.h"
 #include "kernels/cpu/kv_reader-inl.h"
+#include "kernels/cpu/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace paceline::HWY_NAMESPACE {
@@ -30,156 +34,265 @@ struct Partial {
   float* outputs;
 };
 
-// Room for a tile of query rows, carved from a worker's scratch.
-struct AttendScratch {
-  AttendScratch(std::byte* memory, int64_t rows, int64_t head_size)
-      : queries(reinterpret_cast<float*>(memory)),
-        scores(queries + rows * head_size),
-        split_outputs(scores + rows * kSplitTokens),
-        total_outputs(split_outputs + rows * head_size),
-        kv_rows(total_outputs + rows * head_size),
-        split_max(kv_rows + kRowsAtOnce * head_size),
-        split_weight(split_max + rows),
-        total_max(split_weight + rows),
-        total_weight(total_max + rows),
-        limits(reinterpret_cast<int32_t*>(total_weight + rows)) {}
+// A query token of a tile.
+struct QueryToken {
+  int64_t token;        // its row in q and out
+  int32_t first_query;  // its request's first query token
+  int32_t partial;      // where its partial of split 0 lies, and how far it is to the next split's
+  int32_t partial_stride;
+  Visible visible;
+};
 
-  static size_t bytes(int64_t rows, int64_t head_size) {
-    return static_cast<size_t>(rows * (3 * head_size + kSplitTokens + 5) +
-                               kRowsAtOnce * head_size) *
-           sizeof(float);
+// Room for a tile of query tokens times the heads of a group, carved from a worker's scratch. Row r
+// is query token r / group and head r % group.
+struct Tile {
+  Tile(const AttentionParams& p, std::byte* memory)
+      : head_size(p.head_size), head_size_v(p.head_size_v), group(p.num_heads / p.num_kv_heads) {
+    const int64_t rows = int64_t{p.tile_tokens} * group;
+    queries = reinterpret_cast<float*>(memory);
+    products = queries + rows * head_size;
+    split_outputs = products + rows * kSplitTokens;
+    total_outputs = split_outputs + rows * head_size_v;
+    kv_rows = total_outputs + rows * head_size_v;
+    split_max = kv_rows + kRowsAtOnce * std::max(head_size, head_size_v);
+    split_weight = split_max + rows;
+    total_max = split_weight + rows;
+    total_weight = total_max + rows;
+    begins = reinterpret_cast<int32_t*>(total_weight + rows);
+    ends = begins + p.tile_tokens;
+    tokens = reinterpret_cast<QueryToken*>(
+        (reinterpret_cast<uintptr_t>(ends + p.tile_tokens) + 63) / 64 * 64);
+  }
+  static size_t bytes(int64_t tile_tokens, int64_t group, int64_t head_size, int64_t head_size_v) {
+    const int64_t rows = tile_tokens * group;
+    const int64_t floats = rows * (head_size + 2 * head_size_v + kSplitTokens + 4) +
+                           kRowsAtOnce * std::max(head_size, head_size_v) + 2 * tile_tokens;
+    return static_cast<size_t>(floats) * sizeof(float) + 64 +
+           static_cast<size_t>(tile_tokens) * sizeof(QueryToken);
   }
 
+  int64_t head_size;
+  int64_t head_size_v;
+  int32_t group;
+  int32_t num_tokens = 0;
+  bool has_tree = false;
   float* queries;        // [rows, head_size]
-  float* scores;         // [rows, kSplitTokens]
-  float* split_outputs;  // [rows, head_size]
-  float* total_outputs;  // [rows, head_size]
-  float* kv_rows;        // [kRowsAtOnce, head_size]
+  float* products;       // [rows, kSplitTokens]: products, then weights
+  float* split_outputs;  // [rows, head_size_v]
+  float* total_outputs;  // [rows, head_size_v]
+  float* kv_rows;        // [kRowsAtOnce, head_size or head_size_v]
   float* split_max;      // [rows]
   float* split_weight;   // [rows]
   float* total_max;      // [rows]
   float* total_weight;   // [rows]
-  int32_t* limits;       // [rows]: tokens of the split that each row sees
+  int32_t* begins;       // [tile_tokens]: what of the split each query token sees, from its start
+  int32_t* ends;         // [tile_tokens]
+  QueryToken* tokens;    // [tile_tokens]
+
+  int32_t rows() const { return num_tokens * group; }
+  Partial split_partial(int32_t row) const {
+    return {split_max[row], split_weight[row], split_outputs + row * head_size_v};
+  }
+  Partial total_partial(int32_t row) const {
+    return {total_max[row], total_weight[row], total_outputs + row * head_size_v};
+  }
+  void set_total(int32_t row, const Partial& total) {
+    total_max[row] = total.max_score;
+    total_weight[row] = total.weight;
+  }
 };
 
-// Turns the first `limit` scores into weights exp(s - max); returns their sum and sets `max_score`.
-HWY_INLINE float softmax_row(float* scores, int32_t limit, float scale, float& max_score) {
-  const float lowest = -std::numeric_limits<float>::infinity();
-  const int32_t padded = (limit + 7) / 8 * 8;
-  for (int32_t j = limit; j < padded; ++j) {
-    scores[j] = lowest;
+// Adds query tokens [t, t + count) of a request to the tile. Trees are of decodes.
+HWY_INLINE void add_tokens(const AttentionParams& p, int32_t req, int32_t t, int32_t count,
+                           bool decode, Tile& tile) {
+  const int32_t first = p.query_start_loc[req];
+  const int32_t query_len = p.query_start_loc[req + 1] - first;
+  for (int32_t i = t; i < t + count; ++i) {
+    QueryToken& token = tile.tokens[tile.num_tokens++];
+    token.token = first + i;
+    token.first_query = first;
+    token.partial = decode ? p.plan.first_partial[req] + i : 0;
+    token.partial_stride = query_len;
+    token.visible = visible_of(p.masks, first, query_len, p.seq_lens[req], i, decode);
+    tile.has_tree |= token.visible.has_tree;
   }
-  const Vec8 factor = set8(scale);
-  Vec8 max = set8(lowest);
-  for (int32_t j = 0; j < padded; j += 8) {
-    Vec8 s = load8(scores + j);
-    if (j + 8 <= limit) {
-      s = s * factor;
-    } else {  // -inf times a scale that is not positive would not stay -inf
-      for (int32_t i = j; i < limit; ++i) {
-        scores[i] *= scale;
-      }
-      s = load8(scores + j);
-    }
-    store8(s, scores + j);
-    max = max8(max, s);
-  }
-  max_score = max_of8(max);
-  const Vec8 offset = set8(max_score);
-  Vec8 sum = zero8();
-  for (int32_t j = 0; j < padded; j += 8) {
-    const Vec8 p = exp8(load8(scores + j) - offset);
-    store8(p, scores + j);
-    sum = sum + p;
-  }
-  return sum8(sum);
 }
 
-// Scores of all rows against the tokens [split_start, split_start + limit).
+// The query rows of the tile's tokens and the group of KV head `kv_head`, as float32.
+HWY_INLINE void load_queries(const AttentionParams& p, int32_t kv_head, Tile& tile) {
+  float* row = tile.queries;
+  for (int32_t t = 0; t < tile.num_tokens; ++t) {
+    for (int32_t g = 0; g < tile.group; ++g, row += tile.head_size) {
+      const int64_t at = tile.tokens[t].token * p.q.token_stride +
+                         (int64_t{kv_head} * tile.group + g) * p.q.head_stride;
+      to_float_row(p.dtype, element_at(p.dtype, p.q.data, at), tile.head_size, 1.0F, row);
+    }
+  }
+}
+
+// What the tile sees of the keys [start, start + length): sets begins and ends, and returns the
+// hull of all rows. Empty rows and an empty hull have begin == end.
+struct Range {
+  int32_t begin;
+  int32_t end;
+};
+HWY_INLINE Range set_ranges(int32_t start, int32_t length, Tile& tile) {
+  Range hull{length, 0};
+  for (int32_t t = 0; t < tile.num_tokens; ++t) {
+    const Visible& v = tile.tokens[t].visible;
+    tile.begins[t] = std::clamp(v.lo - start, 0, length);
+    tile.ends[t] = std::max(tile.begins[t], std::clamp(v.hi - start, 0, length));
+    if (tile.begins[t] < tile.ends[t]) {
+      hull.begin = std::min(hull.begin, tile.begins[t]);
+      hull.end = std::max(hull.end, tile.ends[t]);
+    }
+  }
+  return hull.begin < hull.end ? hull : Range{0, 0};
+}
+
+// Products of all rows and the keys [start + range.begin, start + range.end).
 template <typename Reader>
-void score_split(const Reader& reader, int32_t split_start, int32_t limit, int32_t num_rows,
-                 int64_t head_size, AttendScratch& s) {
-  for (int32_t t = 0; t < limit;) {
-    const KvRows keys = reader.keys(split_start + t, limit - t, s.kv_rows);
-    dot_rows(
-        s.queries, head_size, num_rows, keys.data, keys.stride, keys.count, head_size,
-        [&](int64_t row, int64_t j, float dot) { s.scores[row * kSplitTokens + t + j] = dot; });
+void multiply_keys(const Reader& reader, int32_t start, const Range& range, Tile& tile) {
+  for (int32_t t = range.begin; t < range.end;) {
+    const KvRows keys = reader.keys(start + t, range.end - t, tile.kv_rows);
+    dot_rows(tile.queries, tile.head_size, tile.rows(), keys.data, keys.stride, keys.count,
+             tile.head_size, [&](int64_t row, int64_t j, float dot) {
+               tile.products[row * kSplitTokens + t + j] = dot;
+             });
     t += keys.count;
   }
 }
 
-// Adds weights times values of `keys` rows that begin at token t of the split, for one block of R
-// query rows, each up to its own limit: a token that a row does not see never enters its sum, not
-// even times zero.
-template <int R>
-HWY_INLINE void accumulate_values(const KvRows& values, int32_t t, int32_t row, int64_t head_size,
-                                  AttendScratch& s) {
-  int32_t common = values.count;
-  for (int r = 0; r < R; ++r) {
-    common = std::min(common, std::max(0, s.limits[row + r] - t));
-  }
-  const float* weights = s.scores + int64_t{row} * kSplitTokens + t;
-  float* out = s.split_outputs + row * head_size;
-  accumulate_rows<R>(weights, kSplitTokens, values.data, values.stride, common, head_size, out,
-                     head_size);
-  for (int r = 0; r < R; ++r) {
-    const int32_t own = std::clamp(s.limits[row + r] - t, common, values.count);
-    if (own > common) {
-      accumulate_rows<1>(weights + int64_t{r} * kSplitTokens + common, kSplitTokens,
-                         values.data + common * values.stride, values.stride, own - common,
-                         head_size, out + r * head_size, head_size);
+HWY_INLINE void weigh_rows(const AttentionParams& p, int32_t kv_head, int32_t start, Tile& tile) {
+  for (int32_t row = 0; row < tile.rows(); ++row) {
+    const int32_t t = row / tile.group;
+    const QueryToken& token = tile.tokens[t];
+    tile.split_max[row] = kLowest;
+    tile.split_weight[row] = 0.0F;
+    if (tile.begins[t] == tile.ends[t]) {
+      continue;
     }
+    const int32_t head = kv_head * tile.group + row % tile.group;
+    const ScoreRule rule{p.scale, p.soft_cap,
+                         p.alibi_slopes == nullptr ? 0.0F : p.alibi_slopes[head],
+                         static_cast<float>(token.visible.position)};
+    float* products = tile.products + int64_t{row} * kSplitTokens;
+    tile.split_weight[row] =
+        token.visible.has_tree
+            ? softmax_tree_row(rule, p.masks, token.visible, token.first_query, start,
+                               tile.begins[t], tile.ends[t], products, tile.split_max[row])
+            : softmax_row(rule, start, tile.begins[t], tile.ends[t], products, tile.split_max[row]);
   }
 }
 
-// Attention of `num_rows` rows over one split; s.limits says how many of its tokens each row sees.
-// Fills split_max, split_weight and split_outputs.
+// Adds weights times values [from, to) of `values`, whose first row is token t of the split, to R
+// rows.
+template <int R>
+HWY_INLINE void accumulate(const KvRows& values, int32_t t, int32_t from, int32_t to, int32_t row,
+                           Tile& tile) {
+  if (from < to) {
+    accumulate_rows<R>(tile.products + int64_t{row} * kSplitTokens + t + from, kSplitTokens,
+                       values.data + from * values.stride, values.stride, to - from,
+                       tile.head_size_v, tile.split_outputs + row * tile.head_size_v,
+                       tile.head_size_v);
+  }
+}
+
+// One block of R rows and the rows of `values`: each row takes what it sees and nothing else, not
+// even times zero, in the order of the tokens; what all of them see they take together.
+template <int R>
+HWY_INLINE void accumulate_block(const KvRows& values, int32_t t, int32_t row, Tile& tile) {
+  int32_t from[R];
+  int32_t to[R];
+  int32_t common_from = 0;
+  int32_t common_to = values.count;
+  for (int r = 0; r < R; ++r) {
+    const int32_t token = (row + r) / tile.group;
+    from[r] = std::clamp(tile.begins[token] - t, 0, values.count);
+    to[r] = std::clamp(tile.ends[token] - t, from[r], values.count);
+    common_from = std::max(common_from, from[r]);
+    common_to = std::min(common_to, to[r]);
+  }
+  if (common_from >= common_to) {
+    for (int r = 0; r < R; ++r) {
+      accumulate<1>(values, t, from[r], to[r], row + r, tile);
+    }
+    return;
+  }
+  for (int r = 0; r < R; ++r) {
+    accumulate<1>(values, t, from[r], common_from, row + r, tile);
+  }
+  accumulate<R>(values, t, common_from, common_to, row, tile);
+  for (int r = 0; r < R; ++r) {
+    accumulate<1>(values, t, common_to, to[r], row + r, tile);
+  }
+}
+
+// The same for one row of a tree, which sees some tokens and not others.
+HWY_INLINE void accumulate_tree_row(const KvRows& values, int32_t start, int32_t t, int32_t row,
+                                    Tile& tile) {
+  const Visible& visible = tile.tokens[row / tile.group].visible;
+  for (int32_t from = 0; from < values.count;) {
+    if (!sees(visible, start + t + from)) {
+      ++from;
+      continue;
+    }
+    int32_t to = from + 1;
+    while (to < values.count && sees(visible, start + t + to)) {
+      ++to;
+    }
+    accumulate<1>(values, t, from, to, row, tile);
+    from = to;
+  }
+}
+
+HWY_INLINE void accumulate_values(const KvRows& values, int32_t start, int32_t t, Tile& tile) {
+  for (int32_t row = 0; row < tile.rows();) {
+    const int block = tile.has_tree ? 1 : row_block(tile.rows() - row);
+    if (tile.has_tree) {
+      accumulate_tree_row(values, start, t, row, tile);
+    } else if (block == 3) {
+      accumulate_block<3>(values, t, row, tile);
+    } else if (block == 2) {
+      accumulate_block<2>(values, t, row, tile);
+    } else {
+      accumulate_block<1>(values, t, row, tile);
+    }
+    row += block;
+  }
+}
+
+// Attention of the tile over the keys [start, start + length) of one split. Fills split_max,
+// split_weight and split_outputs; false, and nothing filled, when no row sees any of them.
 template <typename Reader>
-void attend_split(const Reader& reader, int32_t split, int32_t num_rows, int64_t head_size,
-                  float scale, AttendScratch& s) {
-  const int32_t start = split * kSplitTokens;
-  int32_t limit = 0;
-  for (int32_t row = 0; row < num_rows; ++row) {
-    limit = std::max(limit, s.limits[row]);
+bool attend_split(const AttentionParams& p, const Reader& reader, int32_t kv_head, int32_t start,
+                  int32_t length, Tile& tile) {
+  const Range range = set_ranges(start, length, tile);
+  if (range.begin == range.end) {
+    return false;
   }
-  score_split(reader, start, limit, num_rows, head_size, s);
-  for (int32_t row = 0; row < num_rows; ++row) {
-    s.split_max[row] = -std::numeric_limits<float>::infinity();
-    s.split_weight[row] = 0.0F;
-    if (s.limits[row] > 0) {
-      s.split_weight[row] = softmax_row(s.scores + int64_t{row} * kSplitTokens, s.limits[row],
-                                        scale, s.split_max[row]);
-    }
-  }
-  std::fill_n(s.split_outputs, num_rows * head_size, 0.0F);
-  for (int32_t t = 0; t < limit;) {
-    const KvRows values = reader.values(start + t, limit - t, s.kv_rows);
-    for (int32_t row = 0; row < num_rows;) {
-      const int block = row_block(num_rows - row);
-      if (block == 3) {
-        accumulate_values<3>(values, t, row, head_size, s);
-      } else if (block == 2) {
-        accumulate_values<2>(values, t, row, head_size, s);
-      } else {
-        accumulate_values<1>(values, t, row, head_size, s);
-      }
-      row += block;
-    }
+  multiply_keys(reader, start, range, tile);
+  weigh_rows(p, kv_head, start, tile);
+  std::fill_n(tile.split_outputs, tile.rows() * tile.head_size_v, 0.0F);
+  for (int32_t t = range.begin; t < range.end;) {
+    const KvRows values = reader.values(start + t, range.end - t, tile.kv_rows);
+    accumulate_values(values, start, t, tile);
     t += values.count;
   }
+  return true;
 }
 
 // total = total followed by next. The first non-empty partial is taken as it is. LSE merge of
 // aiter_fa section 8.5 on unnormalised outputs: with M = max(m_a, m_b), each side is scaled by e^(m
 // - M).
-HWY_INLINE void fold(Partial& total, const Partial& next, int64_t head_size) {
+HWY_INLINE void fold(Partial& total, const Partial& next, int64_t head_size_v) {
   if (next.weight == 0.0F) {
     return;
   }
   if (total.weight == 0.0F) {
     total.max_score = next.max_score;
     total.weight = next.weight;
-    std::copy_n(next.outputs, head_size, total.outputs);
+    std::copy_n(next.outputs, head_size_v, total.outputs);
     return;
   }
   const float max_score = std::max(total.max_score, next.max_score);
@@ -189,53 +302,57 @@ HWY_INLINE void fold(Partial& total, const Partial& next, int64_t head_size) {
   total.weight = total.weight * keep + next.weight * take;
   const Vec8 a = set8(keep);
   const Vec8 b = set8(take);
-  for (int64_t d = 0; d < head_size; d += 8) {
+  for (int64_t d = 0; d < head_size_v; d += 8) {
     store8(mul_add(load8(total.outputs + d), a, load8(next.outputs + d) * b), total.outputs + d);
   }
 }
 
-// out = total / weight in the output's dtype; zeros for an empty row.
+HWY_INLINE void fold_split(Tile& tile) {
+  for (int32_t row = 0; row < tile.rows(); ++row) {
+    Partial total = tile.total_partial(row);
+    fold(total, tile.split_partial(row), tile.head_size_v);
+    tile.set_total(row, total);
+  }
+}
+
+// out = total / weight in the output's dtype, the sink's share in the weight; zeros for an empty
+// row. lse = max + ln(weight).
 HWY_INLINE void write_output(const AttentionParams& p, const Partial& total, int64_t token,
                              int64_t head) {
-  const int64_t at = token * p.out.token_stride + head * p.out.head_stride;
-  void* out = element_at(p.dtype, p.out.data, at);
-  if (total.weight == 0.0F) {
-    for (int32_t d = 0; d < p.head_size; ++d) {
-      store_float(p.dtype, out, d, 0.0F);
-    }
-    return;
+  void* out =
+      element_at(p.dtype, p.out.data, token * p.out.token_stride + head * p.out.head_stride);
+  const bool empty = total.weight == 0.0F;
+  float max_score = empty ? kLowest : total.max_score;
+  float weight = empty ? 0.0F : total.weight;
+  float keep = 1.0F;
+  if (p.sinks != nullptr) {
+    const float sink = p.sinks[head];
+    const float larger = std::max(max_score, sink);
+    keep = exp1(max_score - larger);
+    weight = weight * keep + exp1(sink - larger);
+    max_score = larger;
   }
-  const Vec8 weight = set8(total.weight);
-  for (int32_t d = 0; d < p.head_size; d += 8) {
-    HWY_ALIGN float quotient[8];
-    store8(load8(total.outputs + d) / weight, quotient);
+  if (p.lse.data != nullptr) {
+    p.lse.data[token * p.lse.token_stride + head * p.lse.head_stride] =
+        weight == 0.0F ? kLowest : max_score + std::log(weight);
+  }
+  const Vec8 factor = set8(keep);
+  const Vec8 divisor = set8(weight);
+  for (int32_t d = 0; d < p.head_size_v; d += 8) {
+    HWY_ALIGN float quotient[8] = {};
+    if (!empty) {
+      store8(load8(total.outputs + d) * factor / divisor, quotient);
+    }
     for (int32_t i = 0; i < 8; ++i) {
       store_float(p.dtype, out, d + i, quotient[i]);
     }
   }
 }
 
-// Query rows of tokens [first, first + count) and the group of KV head `kv_head`, token by token,
-// as float32.
-HWY_INLINE void load_queries(const AttentionParams& p, int64_t first, int32_t count,
-                             int32_t kv_head, AttendScratch& s) {
-  const int32_t group = p.num_heads / p.num_kv_heads;
-  float* row = s.queries;
-  for (int32_t t = 0; t < count; ++t) {
-    for (int32_t g = 0; g < group; ++g, row += p.head_size) {
-      const int64_t at = (first + t) * p.q.token_stride + (kv_head * group + g) * p.q.head_stride;
-      to_float_row(p.dtype, element_at(p.dtype, p.q.data, at), p.head_size, 1.0F, row);
-    }
-  }
-}
-
-// How many tokens of `split` the rows of query tokens at positions [position, position + count)
-// see.
-HWY_INLINE void set_limits(int32_t position, int32_t count, int32_t group, int32_t split,
-                           AttendScratch& s) {
-  for (int32_t t = 0; t < count; ++t) {
-    const int32_t seen = position + t + 1 - split * kSplitTokens;
-    std::fill_n(s.limits + int64_t{t} * group, group, std::clamp(seen, 0, kSplitTokens));
+HWY_INLINE void write_totals(const AttentionParams& p, int32_t kv_head, const Tile& tile) {
+  for (int32_t row = 0; row < tile.rows(); ++row) {
+    write_output(p, tile.total_partial(row), tile.tokens[row / tile.group].token,
+                 int64_t{kv_head} * tile.group + row % tile.group);
   }
 }
 

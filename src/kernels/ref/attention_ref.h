@@ -7,6 +7,7 @@
 namespace paceline::ref {
 
 std::vector<std::string> why_not(const AttentionSpec& spec);  // head sizes beyond its scratch
+std::vector<std::string> why_not_extend(const AttentionSpec& spec);
 Status launch_decode(Stream& stream, const AttentionParams& params);
 Status launch_extend(Stream& stream, const AttentionParams& params);
 Status launch_prefill(Stream& stream, const AttentionParams& params);

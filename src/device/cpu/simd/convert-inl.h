@@ -42,6 +42,34 @@ HWY_INLINE VF widen_fp8(const uint8_t* p) {
   return hn::BitCast(DF(), hn::Or(bits, sign));
 }
 
+// The same bits as the scalar to_float(Float8E4M3FNUZ).
+HWY_INLINE VF widen_fp8_fnuz(const uint8_t* p) {
+  const hn::Rebind<uint8_t, DF> d8;
+  const hn::Rebind<uint32_t, DF> d32;
+  const auto code = hn::PromoteTo(d32, hn::LoadU(d8, p));
+  const auto sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(d32, 0x80U)));
+  const auto magnitude = hn::And(code, hn::Set(d32, 0x7FU));
+  const VF scaled =
+      hn::Mul(hn::BitCast(DF(), hn::ShiftLeft<20>(magnitude)), hn::Set(DF(), 0x1.0p119F));
+  const auto value = hn::Or(hn::BitCast(d32, scaled), sign);
+  return hn::BitCast(
+      DF(), hn::IfThenElse(hn::Eq(code, hn::Set(d32, 0x80U)), hn::Set(d32, 0x7FC00000U), value));
+}
+
+HWY_INLINE VF widen_fp8_e5m2(const uint8_t* p) {
+  const hn::Rebind<uint8_t, DF> d8;
+  const hn::Rebind<uint16_t, DF> d16;
+  const hn::Rebind<hwy::float16_t, DF> df16;
+  const auto half = hn::ShiftLeft<8>(hn::PromoteTo(d16, hn::LoadU(d8, p)));
+  return hn::PromoteTo(DF(), hn::BitCast(df16, half));
+}
+
+HWY_INLINE VF widen_int8(const int8_t* p) {
+  const hn::Rebind<int8_t, DF> d8;
+  const hn::Rebind<int32_t, DF> d32;
+  return hn::ConvertTo(DF(), hn::PromoteTo(d32, hn::LoadU(d8, p)));
+}
+
 template <typename T, typename Widen>
 HWY_INLINE void widen_row(const void* src, int64_t n, float scale, float* dst, const Widen& widen) {
   const auto* p = static_cast<const T*>(src);
@@ -59,7 +87,7 @@ HWY_INLINE void widen_row(const void* src, int64_t n, float scale, float* dst, c
   }
 }
 
-// dst[i] = src[i] * scale, for a floating-point dtype.
+// dst[i] = src[i] * scale, for any dtype that activations or caches have.
 HWY_INLINE void to_float_row(DType dtype, const void* src, int64_t n, float scale, float* dst) {
   switch (dtype) {
     case DType::kBFloat16:
@@ -68,6 +96,12 @@ HWY_INLINE void to_float_row(DType dtype, const void* src, int64_t n, float scal
       return widen_row<uint16_t>(src, n, scale, dst, widen_f16);
     case DType::kFloat8E4M3:
       return widen_row<uint8_t>(src, n, scale, dst, widen_fp8);
+    case DType::kFloat8E4M3FNUZ:
+      return widen_row<uint8_t>(src, n, scale, dst, widen_fp8_fnuz);
+    case DType::kFloat8E5M2:
+      return widen_row<uint8_t>(src, n, scale, dst, widen_fp8_e5m2);
+    case DType::kInt8:
+      return widen_row<int8_t>(src, n, scale, dst, widen_int8);
     default:
       return widen_row<float>(src, n, scale, dst,
                               [](const float* p) { return hn::LoadU(DF(), p); });

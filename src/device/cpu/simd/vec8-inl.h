@@ -108,6 +108,41 @@ HWY_INLINE Vec8 exp8(const Vec8& a) {
   }
   return r;
 }
+// NaN stays NaN.
+HWY_INLINE Vec8 tanh8(const Vec8& a) {
+  Vec8 r;
+  for (size_t i = 0; i < kParts; ++i) {
+    r.part[i] = hn::IfThenElse(hn::IsNaN(a.part[i]), a.part[i], hn::Tanh(DF(), a.part[i]));
+  }
+  return r;
+}
+HWY_INLINE Vec8 abs8(const Vec8& a) {
+  Vec8 r;
+  for (size_t i = 0; i < kParts; ++i) {
+    r.part[i] = hn::Abs(a.part[i]);
+  }
+  return r;
+}
+// first, first + 1, ...: exact below 2^24.
+HWY_INLINE Vec8 iota8(float first) {
+  Vec8 r;
+  for (size_t i = 0; i < kParts; ++i) {
+    r.part[i] = hn::Add(hn::Iota(DF(), 0), hn::Set(DF(), first + static_cast<float>(i * kLanes)));
+  }
+  return r;
+}
+// v where begin <= at < end, else otherwise.
+HWY_INLINE Vec8 select_between8(const Vec8& at, float begin, float end, const Vec8& v,
+                                float otherwise) {
+  Vec8 r;
+  for (size_t i = 0; i < kParts; ++i) {
+    const auto inside =
+        hn::And(hn::Ge(at.part[i], hn::Set(DF(), begin)), hn::Lt(at.part[i], hn::Set(DF(), end)));
+    r.part[i] = hn::IfThenElse(inside, v.part[i], hn::Set(DF(), otherwise));
+  }
+  return r;
+}
+
 HWY_INLINE float exp1(float x) { return hn::GetLane(exp8(set8(x)).part[0]); }
 
 // The tree that ends every sum: t_i = c_i + c_{i+4}, then (t0 + t1) + (t2 + t3).
