@@ -55,9 +55,9 @@ PACELINE_HOST_DEVICE inline int32_t key_position(const MaskParams& m, int32_t fi
   return context_len + count_bits(bits) - 1;
 }
 
-// Query token t of a request whose query tokens begin at `first`. `tree`: whether it is listed among
-// the decodes. Tree masks hold for those, but not for a fresh prompt that is short enough to stand
-// there.
+// Query token t of a request whose query tokens begin at `first`. `tree`: whether it is listed
+// among the decodes. Tree masks hold for those, but not for a fresh prompt that is short enough to
+// stand there.
 PACELINE_HOST_DEVICE inline Visible visible_of(const MaskParams& m, int32_t first,
                                                int32_t query_len, int32_t seq_len, int32_t t,
                                                bool tree) {
