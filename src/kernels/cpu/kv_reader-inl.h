@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace paceline::HWY_NAMESPACE {
 
 // Most rows that a reader returns at once: 32 KB of float32 at head_size 128.
-constexpr int32_t kRowsAtOnce = 64;
+constexpr int32_t kRowsAtOnce = 32;
 
 // `count` rows, `stride` floats apart.
 struct KvRows {
