@@ -55,23 +55,36 @@ inline void store_float(DType dtype, void* row, int64_t i, float value) {
   }
 }
 
-// What a cache of `dtype` and `scale` gives back for `value`.
-inline float round_through(DType dtype, float scale, float value) {
+// `value` rounded to `dtype`.
+inline float code_of(DType dtype, float value) {
   alignas(8) unsigned char stored[sizeof(float)];
-  store_float(dtype, stored, 0, value / scale);
-  return load_float(dtype, stored, 0) * scale;
+  store_float(dtype, stored, 0, value);
+  return load_float(dtype, stored, 0);
 }
 
-// The scale that a cache with a scale for each token and head gives a row: it maps the largest
-// magnitude to the largest code. NaN where the row has one.
+// What a cache of `dtype` and `scale` gives back for `value`.
+inline float round_through(DType dtype, float scale, float value) {
+  return code_of(dtype, value / scale) * scale;
+}
+
+// The greater magnitude, or NaN where one is.
+inline float larger_magnitude(float largest, float value) {
+  const float magnitude = std::fabs(value);
+  return magnitude > largest || std::isnan(magnitude) ? magnitude : largest;
+}
+
+// The scale that a cache with a scale for each token and head gives a row whose largest magnitude
+// is `largest`: it becomes the largest code.
+inline float dynamic_scale(DType dtype, float largest) {
+  const float scale = largest / dtype_max(dtype);
+  return scale == 0.0F ? 1.0F : scale;  // nothing, or too little for a float32
+}
 inline float dynamic_scale_of_row(DType dtype, const float* row, int64_t n) {
   float largest = 0.0F;
   for (int64_t i = 0; i < n; ++i) {
-    const float magnitude = std::fabs(row[i]);
-    largest = magnitude > largest || std::isnan(magnitude) ? magnitude : largest;
+    largest = larger_magnitude(largest, row[i]);
   }
-  const float scale = largest / dtype_max(dtype);
-  return scale == 0.0F ? 1.0F : scale;  // nothing, or too little for a float32
+  return dynamic_scale(dtype, largest);
 }
 
 // Pointer to element `offset` of a buffer of `dtype`.

@@ -1,10 +1,11 @@
 // The arithmetic that decode, extend and prefill share.
 //
 // For a query row and one split of at most kSplitTokens KV tokens, cut at absolute positions:
-//   x_j = q . k_j                eight FMA chains over the head dimension, then a fixed tree
+//   x_j = (q . k_j) * k_scale_j  k_j: the cache's codes; eight FMA chains over the head dimension,
+//                                then a fixed tree
 //   s_j = score(x_j)             scale, soft cap, ALiBi: softmax-inl.h
 //   m   = max s_j;  p_j = exp(s_j - m);  l = sum p_j   (eight chains over j mod 8, then the tree)
-//   o_d = sum p_j v_jd           one FMA chain over j
+//   o_d = sum (p_j * v_scale_j) v_jd                   one FMA chain over j
 // over the keys that the row sees. The splits that a row sees are folded in order. Nothing else
 // enters a row's bits: so a token's output is the same alone, in any batch, in any phase and at any
 // chunk size.
@@ -19,8 +20,8 @@
 
 #include "attention/split_plan.h"
 #include "attention/visibility.h"
-#include "device/cpu/simd/dot-inl.h"
 #include "kernels/cpu/kv_reader-inl.h"
+#include "kernels/cpu/rows-inl.h"
 #include "kernels/cpu/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -53,7 +54,8 @@ struct Tile {
     products = queries + rows * head_size;
     split_outputs = products + rows * kSplitTokens;
     total_outputs = split_outputs + rows * head_size_v;
-    kv_rows = total_outputs + rows * head_size_v;
+    scales = total_outputs + rows * head_size_v;
+    kv_rows = scales + kSplitTokens;
     split_max = kv_rows + kRowsAtOnce * std::max(head_size, head_size_v);
     split_weight = split_max + rows;
     total_max = split_weight + rows;
@@ -65,7 +67,7 @@ struct Tile {
   }
   static size_t bytes(int64_t tile_tokens, int64_t group, int64_t head_size, int64_t head_size_v) {
     const int64_t rows = tile_tokens * group;
-    const int64_t floats = rows * (head_size + 2 * head_size_v + kSplitTokens + 4) +
+    const int64_t floats = rows * (head_size + 2 * head_size_v + kSplitTokens + 4) + kSplitTokens +
                            kRowsAtOnce * std::max(head_size, head_size_v) + 2 * tile_tokens;
     return static_cast<size_t>(floats) * sizeof(float) + 64 +
            static_cast<size_t>(tile_tokens) * sizeof(QueryToken);
@@ -80,6 +82,7 @@ struct Tile {
   float* products;       // [rows, kSplitTokens]: products, then weights
   float* split_outputs;  // [rows, head_size_v]
   float* total_outputs;  // [rows, head_size_v]
+  float* scales;         // [kSplitTokens]: of the split's keys or values
   float* kv_rows;        // [kRowsAtOnce, head_size or head_size_v]
   float* split_max;      // [rows]
   float* split_weight;   // [rows]
@@ -125,7 +128,7 @@ HWY_INLINE void load_queries(const AttentionParams& p, int32_t kv_head, Tile& ti
     for (int32_t g = 0; g < tile.group; ++g, row += tile.head_size) {
       const int64_t at = tile.tokens[t].token * p.q.token_stride +
                          (int64_t{kv_head} * tile.group + g) * p.q.head_stride;
-      to_float_row(p.dtype, element_at(p.dtype, p.q.data, at), tile.head_size, 1.0F, row);
+      to_float_row(p.dtype, element_at(p.dtype, p.q.data, at), tile.head_size, row);
     }
   }
 }
@@ -150,16 +153,57 @@ HWY_INLINE Range set_ranges(int32_t start, int32_t length, Tile& tile) {
   return hull.begin < hull.end ? hull : Range{0, 0};
 }
 
+// The rows of one side that follow token `token` of a range, if any and if they lie where they can
+// be fetched: those of the keys' end are the first values.
+struct NextRows {
+  Rows rows;
+  int64_t bytes = 0;  // of a row
+
+  const Rows* get() const { return bytes > 0 ? &rows : nullptr; }
+};
+template <typename Reader>
+NextRows next_rows(const Reader& reader, Side side, int32_t start, int32_t token,
+                   const Range& range, const Tile& tile) {
+  NextRows next;
+  if (side == kKeys && token >= range.end) {
+    side = kValues;
+    token = range.begin;
+  }
+  if (tile.rows() <= kFewRows && token < range.end && reader.lies_in_rows(side)) {
+    next.rows = reader.rows(side, start + token, std::min(kRowsAtOnce, range.end - token), nullptr);
+    next.bytes = (side == kKeys ? tile.head_size : tile.head_size_v) *
+                 static_cast<int64_t>(dtype_size(next.rows.dtype));
+  }
+  return next;
+}
+
 // Products of all rows and the keys [start + range.begin, start + range.end).
 template <typename Reader>
-void multiply_keys(const Reader& reader, int32_t start, const Range& range, Tile& tile) {
+void multiply_range(const Reader& reader, int32_t start, const Range& range, Tile& tile) {
   for (int32_t t = range.begin; t < range.end;) {
-    const KvRows keys = reader.keys(start + t, range.end - t, tile.kv_rows);
-    dot_rows(tile.queries, tile.head_size, tile.rows(), keys.data, keys.stride, keys.count,
-             tile.head_size, [&](int64_t row, int64_t j, float dot) {
-               tile.products[row * kSplitTokens + t + j] = dot;
-             });
-    t += keys.count;
+    const int32_t count = std::min(kRowsAtOnce, range.end - t);
+    const Rows keys = reader.rows(kKeys, start + t, count, tile.kv_rows);
+    const NextRows next = next_rows(reader, kKeys, start, t + count, range, tile);
+    multiply_keys(tile.queries, tile.rows(), tile.head_size, keys, next.get(), next.bytes,
+                  tile.kv_rows, tile.products + t);
+    t += count;
+  }
+}
+
+// Multiplies what each row sees of the range by the scales of the keys or values.
+template <typename Reader>
+void apply_scales(const Reader& reader, Side side, int32_t start, const Range& range, Tile& tile) {
+  if (!reader.has_scale(side)) {
+    return;
+  }
+  for (int32_t t = range.begin; t < range.end; ++t) {
+    tile.scales[t] = reader.scale(side, start + t);
+  }
+  for (int32_t row = 0; row < tile.rows(); ++row) {
+    float* products = tile.products + int64_t{row} * kSplitTokens;
+    for (int32_t t = range.begin; t < range.end; ++t) {
+      products[t] *= tile.scales[t];
+    }
   }
 }
 
@@ -185,78 +229,87 @@ HWY_INLINE void weigh_rows(const AttentionParams& p, int32_t kv_head, int32_t st
   }
 }
 
-// Adds weights times values [from, to) of `values`, whose first row is token t of the split, to R
-// rows.
+// Rows of values in use: the first is token t of the split.
+struct ValueRows {
+  Rows rows;
+  int32_t t;
+  bool packed;
+  NextRows next;
+};
+
+// Adds weights times values [from, to) of `values` to R rows.
 template <int R>
-HWY_INLINE void accumulate(const KvRows& values, int32_t t, int32_t from, int32_t to, int32_t row,
-                           Tile& tile) {
-  if (from < to) {
-    accumulate_rows<R>(tile.products + int64_t{row} * kSplitTokens + t + from, kSplitTokens,
-                       values.data + from * values.stride, values.stride, to - from,
-                       tile.head_size_v, tile.split_outputs + row * tile.head_size_v,
-                       tile.head_size_v);
-  }
+HWY_INLINE void accumulate(const ValueRows& values, int32_t from, int32_t to, int32_t row,
+                           bool fetch, Tile& tile) {
+  add_values<R>(values.packed, tile.products + int64_t{row} * kSplitTokens + values.t, values.rows,
+                from, to, tile.head_size_v, fetch ? values.next.get() : nullptr, values.next.bytes,
+                tile.split_outputs + row * tile.head_size_v);
 }
 
-// One block of R rows and the rows of `values`: each row takes what it sees and nothing else, not
-// even times zero, in the order of the tokens; what all of them see they take together.
+// One block of R rows: each row takes what it sees and nothing else, not even times zero, in the
+// order of the tokens; what all of them see they take together.
 template <int R>
-HWY_INLINE void accumulate_block(const KvRows& values, int32_t t, int32_t row, Tile& tile) {
+HWY_INLINE void accumulate_block(const ValueRows& values, int32_t row, Tile& tile) {
+  const int32_t count = values.rows.count;
   int32_t from[R];
   int32_t to[R];
   int32_t common_from = 0;
-  int32_t common_to = values.count;
+  int32_t common_to = count;
   for (int r = 0; r < R; ++r) {
     const int32_t token = (row + r) / tile.group;
-    from[r] = std::clamp(tile.begins[token] - t, 0, values.count);
-    to[r] = std::clamp(tile.ends[token] - t, from[r], values.count);
+    from[r] = std::clamp(tile.begins[token] - values.t, 0, count);
+    to[r] = std::clamp(tile.ends[token] - values.t, from[r], count);
     common_from = std::max(common_from, from[r]);
     common_to = std::min(common_to, to[r]);
   }
   if (common_from >= common_to) {
     for (int r = 0; r < R; ++r) {
-      accumulate<1>(values, t, from[r], to[r], row + r, tile);
+      accumulate<1>(values, from[r], to[r], row + r, false, tile);
     }
     return;
   }
   for (int r = 0; r < R; ++r) {
-    accumulate<1>(values, t, from[r], common_from, row + r, tile);
+    accumulate<1>(values, from[r], common_from, row + r, false, tile);
   }
-  accumulate<R>(values, t, common_from, common_to, row, tile);
+  accumulate<R>(values, common_from, common_to, row, row == 0, tile);
   for (int r = 0; r < R; ++r) {
-    accumulate<1>(values, t, common_to, to[r], row + r, tile);
+    accumulate<1>(values, common_to, to[r], row + r, false, tile);
   }
 }
 
 // The same for one row of a tree, which sees some tokens and not others.
-HWY_INLINE void accumulate_tree_row(const KvRows& values, int32_t start, int32_t t, int32_t row,
+HWY_INLINE void accumulate_tree_row(const ValueRows& values, int32_t start, int32_t row,
                                     Tile& tile) {
   const Visible& visible = tile.tokens[row / tile.group].visible;
-  for (int32_t from = 0; from < values.count;) {
-    if (!sees(visible, start + t + from)) {
+  const int32_t first = start + values.t;
+  for (int32_t from = 0; from < values.rows.count;) {
+    if (!sees(visible, first + from)) {
       ++from;
       continue;
     }
     int32_t to = from + 1;
-    while (to < values.count && sees(visible, start + t + to)) {
+    while (to < values.rows.count && sees(visible, first + to)) {
       ++to;
     }
-    accumulate<1>(values, t, from, to, row, tile);
+    accumulate<1>(values, from, to, row, false, tile);
     from = to;
   }
 }
 
-HWY_INLINE void accumulate_values(const KvRows& values, int32_t start, int32_t t, Tile& tile) {
+HWY_INLINE void accumulate_values(const ValueRows& values, int32_t start, Tile& tile) {
   for (int32_t row = 0; row < tile.rows();) {
-    const int block = tile.has_tree ? 1 : row_block(tile.rows() - row);
+    const int32_t left = tile.rows() - row;
+    const int block = tile.has_tree ? 1 : values.packed ? row_block(left) : few_block(left);
     if (tile.has_tree) {
-      accumulate_tree_row(values, start, t, row, tile);
+      accumulate_tree_row(values, start, row, tile);
+    } else if (block == 4) {
+      accumulate_block<4>(values, row, tile);
     } else if (block == 3) {
-      accumulate_block<3>(values, t, row, tile);
+      accumulate_block<3>(values, row, tile);
     } else if (block == 2) {
-      accumulate_block<2>(values, t, row, tile);
+      accumulate_block<2>(values, row, tile);
     } else {
-      accumulate_block<1>(values, t, row, tile);
+      accumulate_block<1>(values, row, tile);
     }
     row += block;
   }
@@ -271,13 +324,21 @@ bool attend_split(const AttentionParams& p, const Reader& reader, int32_t kv_hea
   if (range.begin == range.end) {
     return false;
   }
-  multiply_keys(reader, start, range, tile);
+  multiply_range(reader, start, range, tile);
+  apply_scales(reader, kKeys, start, range, tile);
   weigh_rows(p, kv_head, start, tile);
+  apply_scales(reader, kValues, start, range, tile);
   std::fill_n(tile.split_outputs, tile.rows() * tile.head_size_v, 0.0F);
   for (int32_t t = range.begin; t < range.end;) {
-    const KvRows values = reader.values(start + t, range.end - t, tile.kv_rows);
-    accumulate_values(values, start, t, tile);
-    t += values.count;
+    const int32_t count = std::min(kRowsAtOnce, range.end - t);
+    ValueRows values{reader.rows(kValues, start + t, count, tile.kv_rows), t,
+                     tile.rows() > kFewRows,
+                     next_rows(reader, kValues, start, t + count, range, tile)};
+    if (values.packed) {
+      values.rows.at[0] = pack_rows(values.rows, tile.head_size_v, tile.kv_rows);
+    }
+    accumulate_values(values, start, tile);
+    t += count;
   }
   return true;
 }

@@ -1,12 +1,14 @@
-// Keys and values of one request and KV head as rows of float32, from the paged cache, straight
-// from the step's own tensors, or from a gathered chunk. All give the same bits for the same token:
-// what the cache holds, or would hold.
+// Keys and values of one request and KV head, row by row: from the paged cache, straight from the
+// step's own tensors, or from a gathered chunk. All give the same for the same token: the codes
+// that the cache holds, or would hold, and their scale.
 #if defined(PACELINE_KV_READER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PACELINE_KV_READER_INL_H_
 #undef PACELINE_KV_READER_INL_H_
 #else
 #define PACELINE_KV_READER_INL_H_
 #endif
+
+#include <algorithm>
 
 #include "attention/params.h"
 #include "base/float_rows.h"
@@ -15,118 +17,104 @@
 HWY_BEFORE_NAMESPACE();
 namespace paceline::HWY_NAMESPACE {
 
-// Most rows that a reader returns at once: 32 KB of float32 at head_size 128.
+// Most rows that are handled at once: 16 KB of float32 at head_size 128, half of an L1 cache.
 constexpr int32_t kRowsAtOnce = 32;
 
-// `count` rows, `stride` floats apart.
-struct KvRows {
-  const float* data;
-  int64_t stride;
+enum Side : int { kKeys = 0, kValues = 1 };
+
+// Rows of codes, wherever they lie.
+struct Rows {
+  const void* at[kRowsAtOnce];
   int32_t count;
+  DType dtype;
 };
 
 class PagedReader {
  public:
   PagedReader(const AttentionParams& p, int32_t req, int32_t kv_head)
-      : cache_(p.cache),
-        blocks_(p.block_table + req * p.block_table_stride),
-        kv_head_(kv_head),
-        head_size_(p.head_size),
-        head_size_v_(p.head_size_v),
-        plain_(p.cache.dtype == DType::kFloat32 && p.cache.block_size >= 16) {}
+      : p_(p), blocks_(p.block_table + req * p.block_table_stride), kv_head_(kv_head) {}
 
-  // Rows of tokens [token, token + count), at most `max_count`; `rows` is room for kRowsAtOnce of
-  // them.
-  KvRows keys(int32_t token, int32_t max_count, float* rows) const {
-    if (cache_.layout == KVCacheLayout::kShuffle) {
-      return copy_rows(head_size_, token, max_count, rows,
-                       [&](const CacheElement& e, int32_t, float* dst) {
-                         shuffled_key(e, dst);
-                         return 1;
-                       });
+  // Rows of the tokens [token, token + count); `scratch` is room for kRowsAtOnce of float32, used
+  // where the cache does not hold rows.
+  Rows rows(Side side, int32_t token, int32_t count, float* scratch) const {
+    Rows rows{{}, count, p_.cache.dtype};
+    if (p_.cache.layout == KVCacheLayout::kShuffle) {
+      unshuffle(side, token, count, scratch, rows);
+      return rows;
     }
-    return nhd(cache_.key, cache_.key_strides, cache_.k_scale, head_size_, token, max_count, rows);
+    const void* base = side == kKeys ? p_.cache.key : p_.cache.value;
+    const CacheStrides& strides = side == kKeys ? p_.cache.key_strides : p_.cache.value_strides;
+    const int32_t block_size = p_.cache.block_size;
+    for (int32_t i = 0; i < count;) {
+      const int32_t offset = (token + i) % block_size;
+      int64_t at = nhd_offset(strides, {blocks_[(token + i) / block_size], kv_head_, offset, 0});
+      for (const int32_t end = std::min(count, i + block_size - offset); i < end; ++i) {
+        rows.at[i] = element_at(p_.cache.dtype, base, at);
+        at += strides.token;
+      }
+    }
+    return rows;
   }
-  KvRows values(int32_t token, int32_t max_count, float* rows) const {
-    if (cache_.layout == KVCacheLayout::kShuffle) {
-      return copy_rows(head_size_v_, token, max_count, rows,
-                       [&](const CacheElement& e, int32_t left, float* dst) {
-                         return shuffled_values(e, left, dst);
-                       });
-    }
-    return nhd(cache_.value, cache_.value_strides, cache_.v_scale, head_size_v_, token, max_count,
-               rows);
+
+  // Whether rows() gives pointers to where the rows are, and does not use its scratch.
+  bool lies_in_rows(Side /*side*/) const { return p_.cache.layout == KVCacheLayout::kNHD; }
+
+  // Scales of rows; 1 where there is none.
+  bool has_scale(Side side) const { return scales(side).data != nullptr; }
+  float scale(Side side, int32_t token) const {
+    const int32_t block_size = p_.cache.block_size;
+    return scale_of(scales(side), {blocks_[token / block_size], kv_head_, token % block_size, 0});
   }
 
  private:
-  KvRows nhd(const void* base, const CacheStrides& strides, const KVScale& scale, int32_t size,
-             int32_t token, int32_t max_count, float* rows) const {
-    const int32_t block_size = cache_.block_size;
-    if (plain_ && scale.data == nullptr) {
-      const CacheElement e{blocks_[token / block_size], kv_head_, token % block_size, 0};
-      return {static_cast<const float*>(base) + nhd_offset(strides, e), strides.token,
-              std::min({max_count, kRowsAtOnce, block_size - e.token})};
-    }
-    return copy_rows(size, token, max_count, rows, [&](CacheElement e, int32_t left, float* dst) {
-      const int32_t count = left;
-      const void* src = element_at(cache_.dtype, base, nhd_offset(strides, e));
-      const int64_t step = strides.token;
-      for (int32_t i = 0; i < count; ++i, ++e.token) {
-        to_float_row(cache_.dtype, element_at(cache_.dtype, src, i * step), size,
-                     scale_of(scale, e), dst + int64_t{i} * size);
-      }
-      return count;
-    });
+  const KVScale& scales(Side side) const {
+    return side == kKeys ? p_.cache.k_scale : p_.cache.v_scale;
   }
 
-  // copy(element, tokens left in its block and in the run, destination) returns how many rows it
-  // wrote.
-  template <typename Copy>
-  KvRows copy_rows(int32_t size, int32_t token, int32_t max_count, float* rows,
-                   const Copy& copy) const {
-    const int32_t count = std::min(max_count, kRowsAtOnce);
-    const int32_t block_size = cache_.block_size;
+  void unshuffle(Side side, int32_t token, int32_t count, float* scratch, Rows& rows) const {
+    const int64_t size = side == kKeys ? p_.head_size : p_.head_size_v;
+    const int32_t block_size = p_.cache.block_size;
     for (int32_t i = 0; i < count;) {
       const int32_t offset = (token + i) % block_size;
       const CacheElement e{blocks_[(token + i) / block_size], kv_head_, offset, 0};
-      i += copy(e, std::min(count - i, block_size - offset), rows + int64_t{i} * size);
+      float* dst = scratch + i * size;
+      i += side == kKeys ? shuffled_key(e, dst)
+                         : shuffled_values(e, std::min(count - i, block_size - offset), dst);
     }
-    return {rows, size, count};
+    for (int32_t i = 0; i < count; ++i) {
+      rows.at[i] = scratch + i * size;
+    }
+    rows.dtype = DType::kFloat32;
   }
 
-  void shuffled_key(CacheElement e, float* dst) const {
-    const float scale = scale_of(cache_.k_scale, e);
-    for (; e.dim < head_size_; e.dim += cache_.x) {
-      const int64_t at = shuffle_key_offset(cache_.key_strides, cache_.x, e);
-      to_float_row(cache_.dtype, element_at(cache_.dtype, cache_.key, at), cache_.x, scale,
-                   dst + e.dim);
+  int32_t shuffled_key(CacheElement e, float* dst) const {
+    const CacheParams& cache = p_.cache;
+    for (; e.dim < p_.head_size; e.dim += cache.x) {
+      const int64_t at = shuffle_key_offset(cache.key_strides, cache.x, e);
+      to_float_row(cache.dtype, element_at(cache.dtype, cache.key, at), cache.x, dst + e.dim);
     }
+    return 1;
   }
 
-  // The tokens of one group of x lie side by side: turn them into rows.
+  // The tokens of one group of x lie side by side: turns as many as are asked for into rows, and
+  // returns how many that are.
   int32_t shuffled_values(CacheElement e, int32_t left, float* dst) const {
-    const int32_t count = std::min(left, cache_.x - e.token % cache_.x);
-    float scales[16];
-    for (int32_t t = 0; t < count; ++t) {
-      scales[t] = scale_of(cache_.v_scale, {e.block, e.head, e.token + t, 0});
-    }
-    for (; e.dim < head_size_v_; ++e.dim) {
-      const int64_t at = shuffle_value_offset(cache_.value_strides, cache_.x, e);
+    const CacheParams& cache = p_.cache;
+    const int32_t count = std::min(left, cache.x - e.token % cache.x);
+    for (; e.dim < p_.head_size_v; ++e.dim) {
+      const int64_t at = shuffle_value_offset(cache.value_strides, cache.x, e);
       float column[16];
-      to_float_row(cache_.dtype, element_at(cache_.dtype, cache_.value, at), count, 1.0F, column);
+      to_float_row(cache.dtype, element_at(cache.dtype, cache.value, at), count, column);
       for (int32_t t = 0; t < count; ++t) {
-        dst[int64_t{t} * head_size_v_ + e.dim] = column[t] * scales[t];
+        dst[int64_t{t} * p_.head_size_v + e.dim] = column[t];
       }
     }
     return count;
   }
 
-  const CacheParams& cache_;
+  const AttentionParams& p_;
   const int32_t* blocks_;
   int32_t kv_head_;
-  int32_t head_size_;
-  int32_t head_size_v_;
-  bool plain_;  // rows of the cache are rows of float32, but for a scale
 };
 
 class DirectReader {
@@ -134,42 +122,56 @@ class DirectReader {
   DirectReader(const AttentionParams& p, int32_t req, int32_t kv_head)
       : p_(p), first_token_(p.query_start_loc[req]), kv_head_(kv_head) {}
 
-  KvRows keys(int32_t token, int32_t max_count, float* rows) const {
-    return read(p_.k, p_.cache.k_scale, p_.head_size, token, max_count, rows);
+  Rows rows(Side side, int32_t token, int32_t count, float* scratch) const {
+    Rows rows{{}, count, p_.dtype};
+    const bool unchanged = lies_in_rows(side);
+    const int64_t size = side == kKeys ? p_.head_size : p_.head_size_v;
+    for (int32_t i = 0; i < count; ++i) {
+      rows.at[i] = row(side, token + i);
+      if (!unchanged) {
+        float* dst = scratch + i * size;
+        to_float_row(p_.dtype, rows.at[i], size, dst);
+        const float scale = scale_of_row(side, dst, size);
+        for (int64_t d = 0; d < size; ++d) {
+          dst[d] = code_of(p_.cache.dtype, dst[d] / scale);
+        }
+        rows.at[i] = dst;
+      }
+    }
+    rows.dtype = unchanged ? p_.dtype : DType::kFloat32;
+    return rows;
   }
-  KvRows values(int32_t token, int32_t max_count, float* rows) const {
-    return read(p_.v, p_.cache.v_scale, p_.head_size_v, token, max_count, rows);
+
+  bool lies_in_rows(Side side) const {  // rounding is idempotent
+    return !has_scale(side) && (p_.cache.dtype == DType::kFloat32 || p_.cache.dtype == p_.dtype);
+  }
+  bool has_scale(Side side) const {
+    return (side == kKeys ? p_.cache.k_scale : p_.cache.v_scale).data != nullptr;
+  }
+  float scale(Side side, int32_t token) const {
+    if (p_.cache.scale_kind != KVScaleKind::kPerTokenHead) {
+      return scale_of_row(side, nullptr, 0);
+    }
+    const int64_t size = side == kKeys ? p_.head_size : p_.head_size_v;
+    float largest = 0.0F;
+    const void* source = row(side, token);
+    for (int64_t d = 0; d < size; ++d) {
+      largest = larger_magnitude(largest, load_float(p_.dtype, source, d));
+    }
+    return dynamic_scale(p_.cache.dtype, largest);
   }
 
  private:
-  KvRows read(const TokenTensor& tensor, const KVScale& scale, int32_t size, int32_t token,
-              int32_t max_count, float* rows) const {
-    const int32_t count = std::min(max_count, kRowsAtOnce);
-    const int64_t at = (first_token_ + token) * tensor.token_stride + kv_head_ * tensor.head_stride;
-    // Rounding is idempotent.
-    const bool unchanged =
-        scale.data == nullptr && (p_.cache.dtype == DType::kFloat32 || p_.cache.dtype == p_.dtype);
-    if (p_.dtype == DType::kFloat32 && unchanged) {
-      return {static_cast<const float*>(tensor.data) + at, tensor.token_stride, count};
-    }
-    for (int32_t i = 0; i < count; ++i) {
-      float* row = rows + int64_t{i} * size;
-      to_float_row(p_.dtype, element_at(p_.dtype, tensor.data, at + i * tensor.token_stride), size,
-                   1.0F, row);
-      if (!unchanged) {
-        round_row(scale, size, row);
-      }
-    }
-    return {rows, size, count};
+  const void* row(Side side, int32_t token) const {
+    const TokenTensor& tensor = side == kKeys ? p_.k : p_.v;
+    return element_at(p_.dtype, tensor.data,
+                      (first_token_ + token) * tensor.token_stride + kv_head_ * tensor.head_stride);
   }
-
-  void round_row(const KVScale& scale, int32_t size, float* row) const {
-    const float factor = p_.cache.scale_kind == KVScaleKind::kPerTokenHead
-                             ? dynamic_scale_of_row(p_.cache.dtype, row, size)
-                             : scale_of(scale, {0, kv_head_, 0, 0});
-    for (int32_t d = 0; d < size; ++d) {
-      row[d] = round_through(p_.cache.dtype, factor, row[d]);
+  float scale_of_row(Side side, const float* values, int64_t size) const {
+    if (p_.cache.scale_kind == KVScaleKind::kPerTokenHead) {
+      return dynamic_scale_of_row(p_.cache.dtype, values, size);
     }
+    return scale_of(side == kKeys ? p_.cache.k_scale : p_.cache.v_scale, {0, kv_head_, 0, 0});
   }
 
   const AttentionParams& p_;
@@ -183,27 +185,29 @@ class GatheredReader {
   GatheredReader(const AttentionParams& p, int64_t first_row, int32_t chunk_start, int32_t kv_head)
       : p_(p), first_row_(first_row - chunk_start), kv_head_(kv_head) {}
 
-  KvRows keys(int32_t token, int32_t max_count, float* rows) const {
-    return read(p_.gather.key, p_.cache.k_scale, 0, p_.head_size, token, max_count, rows);
+  Rows rows(Side side, int32_t token, int32_t count, float* /*scratch*/) const {
+    Rows rows{{}, count, p_.cache.dtype};
+    const void* base = side == kKeys ? p_.gather.key : p_.gather.value;
+    const int64_t size = side == kKeys ? p_.head_size : p_.head_size_v;
+    for (int32_t i = 0; i < count; ++i) {
+      rows.at[i] = element_at(p_.cache.dtype, base, row(token + i) * size);
+    }
+    return rows;
   }
-  KvRows values(int32_t token, int32_t max_count, float* rows) const {
-    return read(p_.gather.value, p_.cache.v_scale, 1, p_.head_size_v, token, max_count, rows);
+
+  bool lies_in_rows(Side /*side*/) const { return true; }
+  bool has_scale(Side side) const {
+    return (side == kKeys ? p_.cache.k_scale : p_.cache.v_scale).data != nullptr;
+  }
+  float scale(Side side, int32_t token) const {
+    if (p_.cache.scale_kind == KVScaleKind::kPerTokenHead) {
+      return p_.gather.scales[int64_t{side} * p_.gather.tokens * p_.num_kv_heads + row(token)];
+    }
+    return scale_of(side == kKeys ? p_.cache.k_scale : p_.cache.v_scale, {0, kv_head_, 0, 0});
   }
 
  private:
-  KvRows read(const void* base, const KVScale& scale, int64_t which, int32_t size, int32_t token,
-              int32_t max_count, float* rows) const {
-    const int32_t count = std::min(max_count, kRowsAtOnce);
-    for (int32_t i = 0; i < count; ++i) {
-      const int64_t at = (first_row_ + token + i) * p_.num_kv_heads + kv_head_;
-      const float factor = p_.cache.scale_kind == KVScaleKind::kPerTokenHead
-                               ? p_.gather.scales[which * p_.gather.tokens * p_.num_kv_heads + at]
-                               : scale_of(scale, {0, kv_head_, 0, 0});
-      to_float_row(p_.cache.dtype, element_at(p_.cache.dtype, base, at * size), size, factor,
-                   rows + int64_t{i} * size);
-    }
-    return {rows, size, count};
-  }
+  int64_t row(int32_t token) const { return (first_row_ + token) * p_.num_kv_heads + kv_head_; }
 
   const AttentionParams& p_;
   int64_t first_row_;

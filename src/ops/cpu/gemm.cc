@@ -92,9 +92,11 @@ void group_product(const GemmParams& p, const GemmOutput& output, int64_t first,
     }
     decoded = scratch;
   }
-  const auto emit = [&](int64_t i, int64_t r, float sum) {
-    float& out = output.out[i * output.out_stride + first + r];
-    out = p.accumulate ? out + sum : sum;
+  const auto emit = [&](int64_t i, int64_t r, const float* sums, auto count) {
+    float* out = output.out + i * output.out_stride + first + r;
+    for (int c = 0; c < count; ++c) {
+      out[c] = p.accumulate ? out[c] + sums[c] : sums[c];
+    }
   };
   dot_rows(p.x, p.x_stride, p.n, decoded, w.cols, rows, w.cols, emit);
 }

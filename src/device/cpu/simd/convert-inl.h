@@ -70,42 +70,72 @@ HWY_INLINE VF widen_int8(const int8_t* p) {
   return hn::ConvertTo(DF(), hn::PromoteTo(d32, hn::LoadU(d8, p)));
 }
 
+// Eight elements of any type that activations or caches have, as float32: the bits of the scalar
+// to_float.
 template <typename T, typename Widen>
-HWY_INLINE void widen_row(const void* src, int64_t n, float scale, float* dst, const Widen& widen) {
-  const auto* p = static_cast<const T*>(src);
-  const VF factor = hn::Set(DF(), scale);
+HWY_INLINE Vec8 widen8(const T* p, const Widen& widen) {
+  Vec8 r;
+  for (size_t i = 0; i < kParts; ++i) {
+    r.part[i] = widen(p + i * kLanes);
+  }
+  return r;
+}
+HWY_INLINE Vec8 load8(const BFloat16* p) {
+  return widen8(reinterpret_cast<const uint16_t*>(p), widen_bf16);
+}
+HWY_INLINE Vec8 load8(const Half* p) {
+  return widen8(reinterpret_cast<const uint16_t*>(p), widen_f16);
+}
+HWY_INLINE Vec8 load8(const Float8E4M3* p) {
+  return widen8(reinterpret_cast<const uint8_t*>(p), widen_fp8);
+}
+HWY_INLINE Vec8 load8(const Float8E4M3FNUZ* p) {
+  return widen8(reinterpret_cast<const uint8_t*>(p), widen_fp8_fnuz);
+}
+HWY_INLINE Vec8 load8(const Float8E5M2* p) {
+  return widen8(reinterpret_cast<const uint8_t*>(p), widen_fp8_e5m2);
+}
+HWY_INLINE Vec8 load8(const int8_t* p) { return widen8(p, widen_int8); }
+
+template <typename T>
+HWY_INLINE void widen_row(const T* src, int64_t n, float* dst) {
   int64_t i = 0;
-  for (; i + static_cast<int64_t>(kLanes) <= n; i += static_cast<int64_t>(kLanes)) {
-    hn::StoreU(hn::Mul(widen(p + i), factor), DF(), dst + i);
+  for (; i + 8 <= n; i += 8) {
+    store8(load8(src + i), dst + i);
   }
   if (i < n) {  // a SHUFFLE group of four
-    T tail[kLanes] = {};
-    HWY_ALIGN float wide[kLanes];
-    std::memcpy(tail, p + i, static_cast<size_t>(n - i) * sizeof(T));
-    hn::Store(hn::Mul(widen(tail), factor), DF(), wide);
+    T tail[8] = {};
+    HWY_ALIGN float wide[8];
+    std::memcpy(tail, src + i, static_cast<size_t>(n - i) * sizeof(T));
+    store8(load8(tail), wide);
     std::memcpy(dst + i, wide, static_cast<size_t>(n - i) * sizeof(float));
   }
 }
 
-// dst[i] = src[i] * scale, for any dtype that activations or caches have.
-HWY_INLINE void to_float_row(DType dtype, const void* src, int64_t n, float scale, float* dst) {
+// Calls function(typed pointer) for the element type that `dtype` names.
+template <typename Function>
+HWY_INLINE void with_type(DType dtype, const void* src, const Function& function) {
   switch (dtype) {
     case DType::kBFloat16:
-      return widen_row<uint16_t>(src, n, scale, dst, widen_bf16);
+      return function(static_cast<const BFloat16*>(src));
     case DType::kFloat16:
-      return widen_row<uint16_t>(src, n, scale, dst, widen_f16);
+      return function(static_cast<const Half*>(src));
     case DType::kFloat8E4M3:
-      return widen_row<uint8_t>(src, n, scale, dst, widen_fp8);
+      return function(static_cast<const Float8E4M3*>(src));
     case DType::kFloat8E4M3FNUZ:
-      return widen_row<uint8_t>(src, n, scale, dst, widen_fp8_fnuz);
+      return function(static_cast<const Float8E4M3FNUZ*>(src));
     case DType::kFloat8E5M2:
-      return widen_row<uint8_t>(src, n, scale, dst, widen_fp8_e5m2);
+      return function(static_cast<const Float8E5M2*>(src));
     case DType::kInt8:
-      return widen_row<int8_t>(src, n, scale, dst, widen_int8);
+      return function(static_cast<const int8_t*>(src));
     default:
-      return widen_row<float>(src, n, scale, dst,
-                              [](const float* p) { return hn::LoadU(DF(), p); });
+      return function(static_cast<const float*>(src));
   }
+}
+
+// dst[i] = src[i], for any dtype that activations or caches have.
+HWY_INLINE void to_float_row(DType dtype, const void* src, int64_t n, float* dst) {
+  with_type(dtype, src, [&](const auto* p) { widen_row(p, n, dst); });
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

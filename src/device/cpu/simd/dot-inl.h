@@ -9,6 +9,7 @@
 #endif
 
 #include <algorithm>
+#include <type_traits>
 
 #include "device/cpu/simd/vec8-inl.h"
 
@@ -57,7 +58,8 @@ constexpr int row_block(int64_t rows_left) {
   return rows_left == 3 || rows_left >= 5 ? 3 : (rows_left == 1 ? 1 : 2);
 }
 
-// emit(r, c, sum) for every row r of a (m rows) and c of b (n rows), dots of length k.
+// emit(r, c, sums, count) for every row r of a (m rows) and runs [c, c + count) of rows of b (n
+// rows), dots of length k.
 template <int R, typename Emit>
 HWY_INLINE void dot_row_block(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t n,
                               int64_t k, int64_t first_row, const Emit& emit) {
@@ -67,16 +69,14 @@ HWY_INLINE void dot_row_block(const float* a, int64_t lda, const float* b, int64
     float sums[R][kColumns];
     dot_tile<R, kColumns>(a, lda, b + c * ldb, ldb, k, sums);
     for (int r = 0; r < R; ++r) {
-      for (int j = 0; j < kColumns; ++j) {
-        emit(first_row + r, c + j, sums[r][j]);
-      }
+      emit(first_row + r, c, sums[r], std::integral_constant<int, kColumns>());
     }
   }
   for (; c < n; ++c) {
     float sums[R][1];
     dot_tile<R, 1>(a, lda, b + c * ldb, ldb, k, sums);
     for (int r = 0; r < R; ++r) {
-      emit(first_row + r, c, sums[r][0]);
+      emit(first_row + r, c, sums[r], std::integral_constant<int, 1>());
     }
   }
 }
