@@ -106,8 +106,8 @@ struct Tile {
 };
 
 // Adds query tokens [t, t + count) of a request to the tile. Trees are of decodes.
-HWY_INLINE void add_tokens(const AttentionParams& p, int32_t req, int32_t t, int32_t count,
-                           bool decode, Tile& tile) {
+static HWY_NOINLINE void add_tokens(const AttentionParams& p, int32_t req, int32_t t, int32_t count,
+                                    bool decode, Tile& tile) {
   const int32_t first = p.query_start_loc[req];
   const int32_t query_len = p.query_start_loc[req + 1] - first;
   for (int32_t i = t; i < t + count; ++i) {
@@ -122,7 +122,7 @@ HWY_INLINE void add_tokens(const AttentionParams& p, int32_t req, int32_t t, int
 }
 
 // The query rows of the tile's tokens and the group of KV head `kv_head`, as float32.
-HWY_INLINE void load_queries(const AttentionParams& p, int32_t kv_head, Tile& tile) {
+static HWY_NOINLINE void load_queries(const AttentionParams& p, int32_t kv_head, Tile& tile) {
   float* row = tile.queries;
   for (int32_t t = 0; t < tile.num_tokens; ++t) {
     for (int32_t g = 0; g < tile.group; ++g, row += tile.head_size) {
@@ -207,7 +207,8 @@ void apply_scales(const Reader& reader, Side side, int32_t start, const Range& r
   }
 }
 
-HWY_INLINE void weigh_rows(const AttentionParams& p, int32_t kv_head, int32_t start, Tile& tile) {
+static HWY_NOINLINE void weigh_rows(const AttentionParams& p, int32_t kv_head, int32_t start,
+                                    Tile& tile) {
   for (int32_t row = 0; row < tile.rows(); ++row) {
     const int32_t t = row / tile.group;
     const QueryToken& token = tile.tokens[t];
@@ -249,7 +250,7 @@ HWY_INLINE void accumulate(const ValueRows& values, int32_t from, int32_t to, in
 // One block of R rows: each row takes what it sees and nothing else, not even times zero, in the
 // order of the tokens; what all of them see they take together.
 template <int R>
-HWY_INLINE void accumulate_block(const ValueRows& values, int32_t row, Tile& tile) {
+HWY_NOINLINE void accumulate_block(const ValueRows& values, int32_t row, Tile& tile) {
   const int32_t count = values.rows.count;
   int32_t from[R];
   int32_t to[R];
@@ -278,8 +279,8 @@ HWY_INLINE void accumulate_block(const ValueRows& values, int32_t row, Tile& til
 }
 
 // The same for one row of a tree, which sees some tokens and not others.
-HWY_INLINE void accumulate_tree_row(const ValueRows& values, int32_t start, int32_t row,
-                                    Tile& tile) {
+static HWY_NOINLINE void accumulate_tree_row(const ValueRows& values, int32_t start, int32_t row,
+                                             Tile& tile) {
   const Visible& visible = tile.tokens[row / tile.group].visible;
   const int32_t first = start + values.t;
   for (int32_t from = 0; from < values.rows.count;) {
@@ -296,7 +297,7 @@ HWY_INLINE void accumulate_tree_row(const ValueRows& values, int32_t start, int3
   }
 }
 
-HWY_INLINE void accumulate_values(const ValueRows& values, int32_t start, Tile& tile) {
+static HWY_NOINLINE void accumulate_values(const ValueRows& values, int32_t start, Tile& tile) {
   for (int32_t row = 0; row < tile.rows();) {
     const int32_t left = tile.rows() - row;
     const int block = tile.has_tree ? 1 : values.packed ? row_block(left) : few_block(left);
@@ -368,7 +369,7 @@ HWY_INLINE void fold(Partial& total, const Partial& next, int64_t head_size_v) {
   }
 }
 
-HWY_INLINE void fold_split(Tile& tile) {
+static HWY_NOINLINE void fold_split(Tile& tile) {
   for (int32_t row = 0; row < tile.rows(); ++row) {
     Partial total = tile.total_partial(row);
     fold(total, tile.split_partial(row), tile.head_size_v);
@@ -378,8 +379,8 @@ HWY_INLINE void fold_split(Tile& tile) {
 
 // out = total / weight in the output's dtype, the sink's share in the weight; zeros for an empty
 // row. lse = max + ln(weight).
-HWY_INLINE void write_output(const AttentionParams& p, const Partial& total, int64_t token,
-                             int64_t head) {
+static HWY_NOINLINE void write_output(const AttentionParams& p, const Partial& total, int64_t token,
+                                      int64_t head) {
   void* out =
       element_at(p.dtype, p.out.data, token * p.out.token_stride + head * p.out.head_stride);
   const bool empty = total.weight == 0.0F;
@@ -410,7 +411,7 @@ HWY_INLINE void write_output(const AttentionParams& p, const Partial& total, int
   }
 }
 
-HWY_INLINE void write_totals(const AttentionParams& p, int32_t kv_head, const Tile& tile) {
+static HWY_NOINLINE void write_totals(const AttentionParams& p, int32_t kv_head, const Tile& tile) {
   for (int32_t row = 0; row < tile.rows(); ++row) {
     write_output(p, tile.total_partial(row), tile.tokens[row / tile.group].token,
                  int64_t{kv_head} * tile.group + row % tile.group);

@@ -134,7 +134,11 @@ void decode_kernel(const AttentionParams& p, const TaskContext& context) {
   const int64_t items =
       int64_t{p.plan.num_work[p.windowed ? kWindowedList : kDecodeList]} * p.num_kv_heads;
   const DecodeWork* list = p.windowed ? p.plan.windowed : p.plan.decodes;
-  for (int64_t item = context.task; item < items; item += context.num_tasks) {
+  // Neighbours in the list, so that the heads of a split, which lie side by side, are read one
+  // after the other by the same worker: with items dealt out in turns, 8192 tokens of 8 heads in
+  // bfloat16 took 2.3 times as long.
+  const int64_t end = (context.task + 1) * items / context.num_tasks;
+  for (int64_t item = context.task * items / context.num_tasks; item < end; ++item) {
     decode_item(p, list[item / p.num_kv_heads], static_cast<int32_t>(item % p.num_kv_heads),
                 context.scratch);
   }

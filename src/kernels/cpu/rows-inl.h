@@ -98,7 +98,7 @@ HWY_INLINE void few_rows_products(const float* q, int64_t n, const Rows& keys, c
 }
 
 // Widens rows to float32 side by side, unless they are that already.
-HWY_INLINE const float* pack_rows(const Rows& rows, int64_t n, float* scratch) {
+static HWY_NOINLINE const float* pack_rows(const Rows& rows, int64_t n, float* scratch) {
   if (rows.at[0] != scratch) {
     for (int32_t i = 0; i < rows.count; ++i) {
       to_float_row(rows.dtype, rows.at[i], n, scratch + i * n);
@@ -109,9 +109,9 @@ HWY_INLINE const float* pack_rows(const Rows& rows, int64_t n, float* scratch) {
 
 // products[r][j] = q row r . key j, for num_rows rows of n floats and all keys. `next`: the rows
 // that the next call will read, n_next elements each, or null.
-HWY_INLINE void multiply_keys(const float* q, int32_t num_rows, int64_t n, const Rows& keys,
-                              const Rows* next, int64_t next_bytes, float* scratch,
-                              float* products) {
+static HWY_NOINLINE void multiply_keys(const float* q, int32_t num_rows, int64_t n,
+                                       const Rows& keys, const Rows* next, int64_t next_bytes,
+                                       float* scratch, float* products) {
   if (num_rows > kFewRows) {
     const float* packed = pack_rows(keys, n, scratch);
     dot_rows(q, n, num_rows, packed, n, keys.count, n,
