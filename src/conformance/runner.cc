@@ -150,6 +150,14 @@ Status check_bits(Device& device, const Case& c, const HarnessOptions& options,
   const size_t tokens = output.lse.size() / static_cast<size_t>(c.spec.num_heads);
   PACELINE_RETURN_IF_ERROR(
       check_same("from a captured graph, padded, on other blocks", output, 0, again, tokens));
+  if (c.spec.kv_cache_layout == KVCacheLayout::kShuffle) {
+    AttentionSpec nhd = c.spec;
+    nhd.kv_cache_layout = KVCacheLayout::kNHD;
+    PACELINE_ASSIGN_OR_RETURN(const std::unique_ptr<Harness> plain,
+                              Harness::create(device, nhd, options));
+    PACELINE_ASSIGN_OR_RETURN(const HarnessOutput unshuffled, plain->run(rows, 3));
+    PACELINE_RETURN_IF_ERROR(check_same("from the NHD layout", output, 0, unshuffled, tokens));
+  }
   HarnessOptions single = options;
   single.common_prefix_len = 0;
   PACELINE_ASSIGN_OR_RETURN(const std::unique_ptr<Harness> alone,

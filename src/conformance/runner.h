@@ -24,6 +24,7 @@ struct CaseResult {
 //     dtype; the error of the LSE likewise;
 //   - the same bits again from a captured graph, on other blocks, padded with absent requests and
 //     under loose bounds;
+//   - the same bits from the NHD layout, where the case's is SHUFFLE;
 //   - the same bits for each row alone.
 // Refused: AttentionBackend::create says why. Anything else that is no success is a failure.
 CaseResult run_case(Device& device, const Case& c);
