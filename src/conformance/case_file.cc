@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <functional>
 #include <map>
@@ -142,6 +143,37 @@ const std::map<std::string, Setter, std::less<>>& setters() {
   return *kSetters;
 }
 
+// What a harness can set up. What makes no sense as a spec is left for the backend to refuse.
+Status check_case(const Case& c) {
+  constexpr int64_t kMostElements = int64_t{1} << 28;
+  int64_t tokens = 0;
+  for (const CaseRow& row : c.rows) {
+    tokens += row.seq_len;
+    if (c.common_prefix_len < 0 ||
+        (c.common_prefix_len > 0 && row.seq_len <= c.common_prefix_len)) {
+      return invalid_argument("prefix {} with a row of {} tokens; it must be less",
+                              c.common_prefix_len, row.seq_len);
+    }
+  }
+  if (c.spec.block_size > 0 && c.common_prefix_len % c.spec.block_size != 0) {
+    return invalid_argument("prefix {} is not a multiple of block {}", c.common_prefix_len,
+                            c.spec.block_size);
+  }
+  const int64_t heads = std::max({1, c.spec.num_heads, c.spec.num_kv_heads});
+  const int64_t size = std::max({1, c.spec.head_size, c.spec.head_size_v});
+  // Blocks round a row up, and there are twice as many as are needed.
+  const int64_t slots =
+      tokens + static_cast<int64_t>(c.rows.size()) * std::max(1, c.spec.block_size);
+  if (heads > kMostElements / size || slots > kMostElements / (heads * size)) {
+    return invalid_argument("{} tokens in blocks of {}, {} heads of {}: more than {} elements",
+                            tokens, c.spec.block_size, heads, size, kMostElements);
+  }
+  if (c.num_blocks < 0 || c.num_blocks > kMostElements / std::max<int64_t>(1, c.spec.block_size)) {
+    return invalid_argument("blocks is {}", c.num_blocks);
+  }
+  return {};
+}
+
 Case default_case(const std::string& name) {
   Case c;
   c.name = name;
@@ -205,6 +237,11 @@ Result<std::vector<Case>> parse_cases(std::string_view text, std::string_view fi
     for (size_t i = 1; i < words.size(); ++i) {
       if (const Status status = apply_word(words[i], cases); !status.ok()) {
         return invalid_argument("{}, line {}: {}", file, number, status.message());
+      }
+    }
+    for (const Case& c : cases) {
+      if (const Status status = check_case(c); !status.ok()) {
+        return invalid_argument("{}, line {}: {}: {}", file, number, c.name, status.message());
       }
     }
     all.insert(all.end(), cases.begin(), cases.end());

@@ -32,10 +32,30 @@ TEST(CaseFile, ErrorsNameFileAndLine) {
     return cases.status().message();
   };
   EXPECT_NE(message("a\nb heads=8").find("cases.txt, line 2: heads: '8'"), std::string::npos);
-  for (const char* text :
-       {"a bogus=1", "a heads", "a heads=8/x", "a head_size=", "a head_size=1x", "a kv=float3",
-        "a layout=HND", "a causal=2", "a rows=5", "a rows=5@4", "a rows=0@4", "a rows=0*1@4",
-        "a rows=1*1*1@4", "a window={1,x}", "a window={", "a seed=-1", "a scale=1.0.0"}) {
+  for (const char* text : {"a bogus=1",
+                           "a heads",
+                           "a heads=8/x",
+                           "a head_size=",
+                           "a head_size=1x",
+                           "a kv=float3",
+                           "a layout=HND",
+                           "a causal=2",
+                           "a rows=5",
+                           "a rows=5@4",
+                           "a rows=0@4",
+                           "a rows=0*1@4",
+                           "a rows=1*1*1@4",
+                           "a window={1,x}",
+                           "a window={",
+                           "a seed=-1",
+                           "a scale=1.0.0",
+                           "a prefix=16",
+                           "a prefix=8 rows=1@100",
+                           "a heads=2000000000/1",
+                           "a head_size=2000000000",
+                           "a blocks=-1",
+                           "a block=2000000000",
+                           "a rows=60000*1@60000"}) {
     EXPECT_NE(message(text).find("cases.txt, line 1: "), std::string::npos) << text;
   }
 }
