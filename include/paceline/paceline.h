@@ -27,7 +27,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
 /* NOLINTBEGIN: names and headers of C */
 
 typedef int32_t paceline_status;
@@ -87,7 +86,6 @@ paceline_status paceline_device_destroy(paceline_device* device);
 paceline_status paceline_device_kind(const paceline_device* device, int32_t* kind);
 /* "cpu (2 threads, AVX2)"; the string lives as long as the device. */
 paceline_status paceline_device_name(const paceline_device* device, const char** name);
-
 typedef struct paceline_counters {
   size_t struct_size;
   uint64_t waits;
@@ -102,7 +100,6 @@ typedef struct paceline_counters {
 paceline_status paceline_counters_init(paceline_counters* counters, size_t struct_size);
 paceline_status paceline_device_counters(const paceline_device* device,
                                          paceline_counters* counters);
-
 paceline_status paceline_buffer_create(paceline_device* device, size_t bytes, int32_t memory_kind,
                                        paceline_buffer** out);
 paceline_status paceline_buffer_destroy(paceline_buffer* buffer);
@@ -124,14 +121,12 @@ paceline_status paceline_stream_launch(paceline_stream* stream, paceline_graph* 
 /* A graph that is queued may be destroyed: the stream keeps what it needs. */
 paceline_status paceline_graph_destroy(paceline_graph* graph);
 paceline_status paceline_graph_num_nodes(const paceline_graph* graph, size_t* num_nodes);
-
 paceline_status paceline_event_create(paceline_device* device, paceline_event** out);
 paceline_status paceline_event_destroy(paceline_event* event);
 paceline_status paceline_event_query(const paceline_event* event, int32_t* reached);
 paceline_status paceline_event_synchronize(paceline_event* event);
 paceline_status paceline_stream_record(paceline_stream* stream, paceline_event* event);
 paceline_status paceline_stream_wait(paceline_stream* stream, paceline_event* event);
-
 paceline_status paceline_timeline_create(paceline_device* device, paceline_timeline** out);
 paceline_status paceline_timeline_destroy(paceline_timeline* timeline);
 paceline_status paceline_timeline_value(const paceline_timeline* timeline, uint64_t* value);
@@ -217,7 +212,6 @@ typedef struct paceline_attention_spec {
   const char* kernel;              /* null: the fastest */
 } paceline_attention_spec;
 paceline_status paceline_attention_spec_init(paceline_attention_spec* spec, size_t struct_size);
-
 typedef struct paceline_attention_limits {
   size_t struct_size;
   int32_t max_num_seqs;
@@ -227,7 +221,6 @@ typedef struct paceline_attention_limits {
 } paceline_attention_limits;
 paceline_status paceline_attention_limits_init(paceline_attention_limits* limits,
                                                size_t struct_size);
-
 /* CommonAttentionMetadata. */
 typedef struct paceline_attention_batch {
   size_t struct_size;
@@ -301,7 +294,6 @@ paceline_status paceline_attention_forward(paceline_attention* attention, paceli
                                            const paceline_tensor* lse);
 
 /* NOLINTEND */
-
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
