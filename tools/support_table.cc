@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attention/dispatch.h"
@@ -71,11 +72,12 @@ std::vector<Case> head_cases() {
     cases.push_back(
         make_case(fmt::format("{}", size), [&](AttentionSpec& s) { s.head_size = size; }));
   }
-  for (const auto& [size, size_v] : {std::pair{192, 128}, {128, 64}, {128, 60}, {576, 512}}) {
-    cases.push_back(make_case(fmt::format("{}, values {}", size, size_v), [&](AttentionSpec& s) {
-      s.head_size = size;
-      s.head_size_v = size_v;
-    }));
+  for (const auto& sizes : {std::pair{192, 128}, {128, 64}, {128, 60}, {576, 512}}) {
+    cases.push_back(
+        make_case(fmt::format("{}, values {}", sizes.first, sizes.second), [&](AttentionSpec& s) {
+          s.head_size = sizes.first;
+          s.head_size_v = sizes.second;
+        }));
   }
   return cases;
 }

@@ -147,7 +147,6 @@ typedef struct paceline_tensor {
 /* A contiguous, row-major tensor. `data` is not written where a function takes a const tensor. */
 paceline_status paceline_tensor_contiguous(const void* data, int32_t dtype, int32_t rank,
                                            const int64_t* shape, paceline_tensor* out);
-
 typedef struct paceline_kv_cache_shape {
   size_t struct_size;
   int32_t layout;
@@ -184,7 +183,6 @@ paceline_status paceline_kv_cache_make(const paceline_kv_cache_shape* shape, voi
                                        paceline_kv_cache* out);
 
 /* ---- Attention ---- */
-
 typedef struct paceline_attention_spec {
   size_t struct_size;
   int32_t num_heads;
