@@ -146,6 +146,7 @@ void print_caches(DeviceKind device) {
   const std::vector<KVScaleKind> kinds{KVScaleKind::kPerTensor, KVScaleKind::kPerHead,
                                        KVScaleKind::kPerTokenHead};
   std::vector<std::string> columns;
+  columns.reserve(kinds.size());
   for (const KVScaleKind kind : kinds) {
     columns.emplace_back(kv_scale_kind_name(kind));
   }
