@@ -134,7 +134,7 @@ class Stream {
   virtual Device& device() = 0;
 
   // Copies `bytes` between memories that do not overlap. Host memory must be pinned and stay
-  // untouched until the copy has run.
+  // untouched until the copy has run. kInvalidArgument for null, unless there are no bytes.
   virtual Status copy(void* dst, const void* src, size_t bytes, CopyKind kind) = 0;
   virtual Status fill(void* dst, uint8_t value, size_t bytes) = 0;
 

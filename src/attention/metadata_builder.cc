@@ -212,7 +212,7 @@ Status MetadataBuilder::check_lengths(const CommonAttentionMetadata& batch) cons
                             starts.front(), starts.back(), batch.num_actual_tokens);
   }
   for (size_t i = 0; i < batch.seq_lens_cpu_upper_bound.size(); ++i) {
-    const int32_t query_len = starts[i + 1] - starts[i];
+    const int64_t query_len = int64_t{starts[i + 1]} - starts[i];
     const int32_t seq_len = batch.seq_lens_cpu_upper_bound[i];
     if (query_len < 0 || seq_len < query_len) {
       return invalid_argument(

@@ -108,7 +108,8 @@ class BatchTest : public RefusalTest {
     batch.num_reqs = reqs;
     batch.num_actual_tokens = std::max(starts.back(), 0);
     for (size_t i = 0; i < lens.size(); ++i) {
-      batch.max_query_len = std::max(batch.max_query_len, starts[i + 1] - starts[i]);
+      const int64_t query_len = int64_t{starts[i + 1]} - starts[i];
+      batch.max_query_len = static_cast<int>(std::max<int64_t>(batch.max_query_len, query_len));
     }
     if (max_query_len >= 0) {
       batch.max_query_len = max_query_len;
@@ -140,6 +141,7 @@ TEST_F(BatchTest, BadOnesAreNamed) {
   expect(build({0, 5}, {4}), StatusCode::kInvalidArgument, "query_len 5 and seq_len 4");
   expect(build({0, 3, 1}, {3, 9}), StatusCode::kInvalidArgument, "query_len -2");
   expect(build({1, 2}, {3}), StatusCode::kInvalidArgument, "runs from 1");
+  expect(build({0, 5, INT32_MIN, 1}, {5, 9, 9}), StatusCode::kInvalidArgument, "query_len");
   expect(build({0, 1}, {513}), StatusCode::kResourceExhausted, "max_model_len 512");
   expect(build({0, 65}, {65}), StatusCode::kResourceExhausted, "max_num_batched_tokens 64");
   expect(build({0, 1, 2, 3, 4, 5}, {5, 5, 5, 5, 5}), StatusCode::kResourceExhausted,
@@ -163,6 +165,11 @@ TEST_F(BatchTest, TensorsOfTheWrongShapeAreRefused) {
   TensorView strided = k;
   strided.strides[2] = 2;
   EXPECT_FALSE(backend_->update_kv_cache(*stream_, k, strided, slot_view, cache).ok());
+  int64_t* no_slots = nullptr;
+  const auto null_slots = TensorView::contiguous(no_slots, DType::kInt64, {1});
+  EXPECT_NE(
+      backend_->update_kv_cache(*stream_, k, k, null_slots, cache).message().find("it is null"),
+      std::string::npos);
   const auto wrong_slots = TensorView::contiguous(slots, DType::kInt32, {1});
   EXPECT_FALSE(backend_->update_kv_cache(*stream_, k, k, wrong_slots, cache).ok());
   cache.k_scale.head_stride = 1;

@@ -189,5 +189,17 @@ TEST(CreateDevice, RefusesWithWhatIsPossible) {
   EXPECT_FALSE(create_device("cpu").value()->allocate(size_t{1} << 62).ok());
 }
 
+TEST(CpuStream, NullIsRefusedUnlessThereAreNoBytes) {
+  const auto device = create_device("cpu", {.num_threads = 1}).value();
+  const auto stream = device->create_stream().value();
+  const Buffer buffer = device->allocate(64).value();
+  EXPECT_FALSE(stream->copy(buffer.data(), nullptr, 1, CopyKind::kHostToDevice).ok());
+  EXPECT_FALSE(stream->copy(nullptr, buffer.data(), 1, CopyKind::kDeviceToHost).ok());
+  EXPECT_FALSE(stream->fill(nullptr, 0, 1).ok());
+  EXPECT_TRUE(stream->copy(nullptr, nullptr, 0, CopyKind::kDeviceToDevice).ok());
+  EXPECT_TRUE(stream->fill(nullptr, 0, 0).ok());
+  EXPECT_TRUE(stream->synchronize().ok());
+}
+
 }  // namespace
 }  // namespace paceline

@@ -122,6 +122,10 @@ void CpuStream::execute(const Command& command) {
 }
 
 Status CpuStream::copy(void* dst, const void* src, size_t bytes, CopyKind kind) {
+  if (bytes > 0 && (dst == nullptr || src == nullptr)) {
+    return invalid_argument("Stream::copy of {} bytes {} null", bytes,
+                            dst == nullptr ? "to" : "from");
+  }
   if (kind == CopyKind::kDeviceToHost) {
     device_.atomic_counters().d2h_copies.fetch_add(1, std::memory_order_relaxed);
   } else if (kind == CopyKind::kHostToDevice) {
@@ -139,6 +143,9 @@ Status CpuStream::copy(void* dst, const void* src, size_t bytes, CopyKind kind) 
 }
 
 Status CpuStream::fill(void* dst, uint8_t value, size_t bytes) {
+  if (bytes > 0 && dst == nullptr) {
+    return invalid_argument("Stream::fill of {} bytes at null", bytes);
+  }
   const FillParams params{dst, bytes, value};
   return enqueue(
       [](const void* p, const TaskContext&) {
