@@ -51,6 +51,7 @@ Result<std::string> read_file(const std::string& path) {
 Result<std::vector<Prompt>> read_prompts(const std::vector<std::string>& given,
                                          const std::optional<std::string>& file) {
   std::vector<Prompt> prompts;
+  prompts.reserve(given.size());
   for (const std::string& text : given) {
     prompts.push_back({text, fmt::format("prompt {}", prompts.size() + 1)});
   }

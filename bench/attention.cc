@@ -235,7 +235,9 @@ int run(int threads, const std::string& only) {
   const auto device = create_device("cpu", {.num_threads = threads}).value();
   fmt::print("{}; {} query heads, {} KV heads, head size {}, blocks of {}\n", device->info().name,
              kHeads, kKvHeads, kHeadSize, kBlock);
-  for (const auto& [requests, seq_len] : only == "tiles" ? std::vector<std::pair<int, int>>{} : std::vector{std::pair{8, 8192}, std::pair{1, 65536}}) {
+  for (const auto& [requests, seq_len] :
+       only == "tiles" ? std::vector<std::pair<int, int>>{}
+                       : std::vector{std::pair{8, 8192}, std::pair{1, 65536}}) {
     for (const DType kv :
          {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat8E4M3, DType::kInt8}) {
       bench_decode(*device, kv, KVCacheLayout::kNHD, requests, seq_len);
@@ -245,7 +247,8 @@ int run(int threads, const std::string& only) {
     bench_decode(*device, DType::kBFloat16, KVCacheLayout::kShuffle, 8, 8192);
     bench_decode(*device, DType::kFloat8E4M3, KVCacheLayout::kShuffle, 8, 8192);
   }
-  for (const DType dtype : only == "decode" ? std::vector<DType>{} : std::vector {DType::kFloat32, DType::kBFloat16}) {
+  for (const DType dtype :
+       only == "decode" ? std::vector<DType>{} : std::vector{DType::kFloat32, DType::kBFloat16}) {
     bench_tiles(*device, dtype, 2048, 2048);
     bench_tiles(*device, dtype, 512, 8192);
   }
@@ -255,4 +258,6 @@ int run(int threads, const std::string& only) {
 }  // namespace
 }  // namespace paceline
 
-int main(int argc, char** argv) { return paceline::run(argc > 1 ? std::atoi(argv[1]) : 0, argc > 2 ? argv[2] : ""); }
+int main(int argc, char** argv) {
+  return paceline::run(argc > 1 ? std::atoi(argv[1]) : 0, argc > 2 ? argv[2] : "");
+}

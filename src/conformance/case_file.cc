@@ -89,7 +89,7 @@ using Setter = std::function<Status(const std::string&, Case&)>;
 
 // Every field there is.
 const std::map<std::string, Setter, std::less<>>& setters() {
-  static const auto* const kSetters = new std::map<std::string, Setter, std::less<>>{
+  static const auto* const instance = new std::map<std::string, Setter, std::less<>>{
       {"heads", read_heads},
       {"rows", read_rows},
       {"head_size", [](const auto& s, Case& c) { return read_number(s, c.spec.head_size); }},
@@ -140,7 +140,7 @@ const std::map<std::string, Setter, std::less<>>& setters() {
       {"kv_sharing", [](const auto& s, Case& c) { return read_flag(s, c.kv_sharing); }},
       {"seed", [](const auto& s, Case& c) { return read_number(s, c.seed); }},
   };
-  return *kSetters;
+  return *instance;
 }
 
 // What a harness can set up. What makes no sense as a spec is left for the backend to refuse.

@@ -217,6 +217,7 @@ Status Harness::write_contexts(const std::vector<Row>& rows,
     std::vector<float> k;
     std::vector<float> v;
     std::vector<int64_t> slots;
+    slots.reserve(static_cast<size_t>(row.seq_len));
     append_tokens(row.sequence->k, 0, row.seq_len, int64_t{spec_.num_kv_heads} * spec_.head_size,
                   k);
     append_tokens(row.sequence->v, 0, row.seq_len, int64_t{spec_.num_kv_heads} * value_size(spec_),
@@ -405,7 +406,7 @@ Errors errors(const Harness& harness, const AttentionSpec& spec, const HarnessOp
   const std::vector<float> sinks = harness.sinks();
   p.slopes = slopes;
   p.sinks = sinks;
-  const auto q_width = static_cast<size_t>(spec.num_heads * spec.head_size);
+  const auto q_width = static_cast<size_t>(spec.num_heads) * static_cast<size_t>(spec.head_size);
   Errors worst;
   size_t at = 0;
   size_t lse_at = 0;

@@ -50,7 +50,8 @@ struct Tile {
   Tile(const AttentionParams& p, std::byte* memory)
       : head_size(p.head_size), head_size_v(p.head_size_v), group(p.num_heads / p.num_kv_heads) {
     const int64_t rows = int64_t{p.tile_tokens} * group;
-    queries = reinterpret_cast<float*>(memory);
+    tokens = reinterpret_cast<QueryToken*>(memory);
+    queries = reinterpret_cast<float*>(memory + token_bytes(p.tile_tokens));
     products = queries + rows * head_size;
     split_outputs = products + rows * kSplitTokens;
     total_outputs = split_outputs + rows * head_size_v;
@@ -62,15 +63,15 @@ struct Tile {
     total_weight = total_max + rows;
     begins = reinterpret_cast<int32_t*>(total_weight + rows);
     ends = begins + p.tile_tokens;
-    tokens = reinterpret_cast<QueryToken*>(
-        (reinterpret_cast<uintptr_t>(ends + p.tile_tokens) + 63) / 64 * 64);
+  }
+  static size_t token_bytes(int64_t tile_tokens) {
+    return (static_cast<size_t>(tile_tokens) * sizeof(QueryToken) + 63) / 64 * 64;
   }
   static size_t bytes(int64_t tile_tokens, int64_t group, int64_t head_size, int64_t head_size_v) {
     const int64_t rows = tile_tokens * group;
     const int64_t floats = rows * (head_size + 2 * head_size_v + kSplitTokens + 4) + kSplitTokens +
                            kRowsAtOnce * std::max(head_size, head_size_v) + 2 * tile_tokens;
-    return static_cast<size_t>(floats) * sizeof(float) + 64 +
-           static_cast<size_t>(tile_tokens) * sizeof(QueryToken);
+    return static_cast<size_t>(floats) * sizeof(float) + token_bytes(tile_tokens);
   }
 
   int64_t head_size;

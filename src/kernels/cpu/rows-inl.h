@@ -177,8 +177,9 @@ template <int R, typename T>
 HWY_INLINE void few_rows_sums(const float* weights, const Rows& values, int32_t from, int32_t to,
                               int64_t n, const Rows* next, int64_t next_bytes, float* out) {
   constexpr int kColumns = kColumnsFor<R>;
+  constexpr int64_t kFloats = int64_t{8} * kColumns;
   int64_t d = 0;
-  for (; d + 8 * kColumns <= n; d += 8 * kColumns) {
+  for (; d + kFloats <= n; d += kFloats) {
     few_sums<R, kColumns, T>(weights, values, from, to, d, n, d == 0 ? next : nullptr, next_bytes,
                              out);
   }
