@@ -120,8 +120,8 @@ int main(void) {
   }
   printf("launches %d, largest difference from the naive loop: %g\n", (int)counters.launches,
          (double)largest);
+  check(paceline_stream_destroy(stream)); /* first: it runs what is queued */
   check(paceline_attention_destroy(attention));
-  check(paceline_stream_destroy(stream));
   check(paceline_buffer_destroy(cache_memory));
   check(paceline_buffer_destroy(floats));
   check(paceline_buffer_destroy(slot_memory));

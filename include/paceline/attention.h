@@ -194,9 +194,11 @@ class AttentionBackend {
   // of a value head, S = ceil(max_model_len / 256), N max_num_seqs and T max_num_batched_tokens:
   //   splits    W = min(N * S, max_kv_tokens / 256 + N)
   //   partials  reorder_batch_threshold * W * num_heads * (Dv + 2) * 4 bytes
-  //   plan      12 W + 16 (T + N) bytes at most, and 4 N (num_kv_heads + 1)
+  //   plan      12 W, twice that with a window or chunks, + 16 (T + N) + 4 N (num_kv_heads + 1)
+  //             bytes at most
   //   kGather   extend_workspace_tokens * num_kv_heads * ((head_size + Dv) * element size + 8), and
   //             T * num_heads * (Dv + 2) * 4 bytes of running results
+  // and up to 64 bytes for each of a dozen arrays. Nothing else enters: no batch, padding or bound.
   virtual size_t workspace_bytes() const = 0;
 
   // Splits the batch, checks it and enqueues the planning of its work.

@@ -100,8 +100,8 @@ int capi_c99_test(void) {
   for (int i = 0; i < 16; ++i) {
     CHECK(output[i] == (i < 8 ? 1.0F : 2.0F));
   }
+  OK(paceline_stream_destroy(stream)); /* runs what is queued */
   OK(paceline_attention_destroy(attention));
-  OK(paceline_stream_destroy(stream));
   OK(paceline_device_destroy(device));
   return 0;
 }

@@ -51,8 +51,8 @@ class CapiErrors : public ::testing::Test {
     batch_.block_table = tensor(starts_.data(), PACELINE_INT32, {1, 1});
   }
   void TearDown() override {
+    EXPECT_C_OK(paceline_stream_destroy(stream_));  // runs what is queued
     EXPECT_C_OK(paceline_attention_destroy(attention_));
-    EXPECT_C_OK(paceline_stream_destroy(stream_));
     EXPECT_C_OK(paceline_device_destroy(device_));
   }
   static paceline_tensor tensor(const void* data, int32_t dtype, std::vector<int64_t> dims) {

@@ -285,6 +285,30 @@ TEST(Batches, ARowOfAMillionTokens) {
   }
 }
 
+// What a backend holds is what paceline/attention.h says, and no more.
+TEST(Batches, WorkspaceIsWhatTheFormulaSays) {
+  const auto device = create_device("cpu", {.num_threads = 1}).value();
+  for (const bool windowed : {false, true}) {
+    for (const ExtendStrategy strategy : {ExtendStrategy::kInPlace, ExtendStrategy::kGather}) {
+      AttentionSpec spec = make_spec(32, 8, 192, DType::kBFloat16);
+      spec.head_size_v = 128;
+      spec.reorder_batch_threshold = 4;
+      spec.sliding_window = windowed ? 1000 : 0;
+      spec.extend_strategy = strategy;
+      const AttentionLimits limits{64, 2048, 100000, 500000};
+      const int64_t work = std::min<int64_t>(64 * 391, 500000 / 256 + 64);
+      int64_t bytes = 4 * work * 32 * (128 + 2) * 4;
+      bytes += (windowed ? 24 : 12) * work + 16 * (2048 + 64) + 4 * 64 * (8 + 1);
+      if (strategy == ExtendStrategy::kGather) {
+        bytes += int64_t{32768} * 8 * ((192 + 128) * 2 + 8) + int64_t{2048} * 32 * (128 + 2) * 4;
+      }
+      const auto backend = AttentionBackend::create(*device, spec, limits).value();
+      EXPECT_LE(backend->workspace_bytes(), static_cast<size_t>(bytes + 12 * 64));
+      EXPECT_GE(backend->workspace_bytes(), static_cast<size_t>(bytes - 16 * (2048 + 64)));
+    }
+  }
+}
+
 TEST(Batches, FourThousandRequestsOfAToken) {
   RawAttention raw(make_spec(4, 2, 16), {4096, 4096, 64}, 8192);
   std::vector<int64_t> slots;
