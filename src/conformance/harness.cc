@@ -259,6 +259,21 @@ struct HostBatch {
   int32_t longest_query = 0;
 };
 
+// Runs what is queued to its end when it goes out of scope.
+struct Drain {
+  Stream& stream;
+
+  explicit Drain(Stream& s) : stream(s) {}
+  ~Drain() {
+    if (stream.capturing()) {
+      (void)stream.end_capture().ok();
+    }
+    (void)stream.synchronize().ok();
+  }
+  Drain(const Drain&) = delete;
+  Drain& operator=(const Drain&) = delete;
+};
+
 HostBatch make_batch(const AttentionSpec& spec, const HarnessOptions& options,
                      const std::vector<Row>& rows,
                      const std::vector<std::vector<int32_t>>& blocks) {
@@ -318,6 +333,7 @@ Result<HarnessOutput> Harness::run(const std::vector<Row>& rows, uint32_t block_
                        dtype_size(spec_.dtype)));
   PACELINE_ASSIGN_OR_RETURN(const Buffer lse,
                             device_.allocate(rows_of(spec_.num_heads) * sizeof(float)));
+  const Drain drain(*stream_);  // whatever happens: queued work uses the buffers above
   PACELINE_RETURN_IF_ERROR(stream_->fill(out.data(), 0xFF, out.bytes()));
   PACELINE_RETURN_IF_ERROR(stream_->fill(lse.data(), 0xFF, lse.bytes()));
 
