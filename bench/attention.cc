@@ -13,6 +13,7 @@
 #include <random>
 #include <vector>
 
+#include "attention/dispatch.h"
 #include "conformance/harness.h"
 #include "conformance/transfer.h"
 #include "device/cpu/cpu_device.h"
@@ -71,13 +72,7 @@ class Workload {
       : device_(device), spec_(spec) {
     stream_ = device.create_stream().value();
     const int blocks = (seq_len + kBlock - 1) / kBlock;
-    KVCacheShape shape;
-    shape.layout = spec.kv_cache_layout;
-    shape.dtype = spec.kv_cache_dtype;
-    shape.num_blocks = int64_t{requests} * blocks;
-    shape.block_size = kBlock;
-    shape.num_kv_heads = kKvHeads;
-    shape.head_size = kHeadSize;
+    const KVCacheShape shape = cache_shape(spec, int64_t{requests} * blocks);
     kv_bytes_ = static_cast<size_t>(shape.key_bytes() + shape.value_bytes());
     key_ = device.allocate(static_cast<size_t>(shape.key_bytes())).value();
     value_ = device.allocate(static_cast<size_t>(shape.value_bytes())).value();

@@ -88,10 +88,12 @@ class Backend final : public AttentionBackend {
   Status update_kv_cache(Stream& stream, const TensorView& k, const TensorView& v,
                          const TensorView& slot_mapping, const KVCacheView& cache) override {
     if (slot_mapping.rank != 1 || slot_mapping.dtype != DType::kInt64 ||
-        (slot_mapping.dim(0) > 1 && slot_mapping.stride(0) != 1) ||
-        (slot_mapping.dim(0) > 0 && !slot_mapping.defined())) {
+        (slot_mapping.dim(0) > 1 && slot_mapping.stride(0) != 1)) {
       return invalid_argument("slot_mapping must be a dense int64 vector; it is {}",
-                              slot_mapping.defined() ? slot_mapping.to_string() : "null");
+                              slot_mapping.to_string());
+    }
+    if (slot_mapping.dim(0) > 0 && !slot_mapping.defined()) {
+      return invalid_argument("slot_mapping is null, for {} tokens", slot_mapping.dim(0));
     }
     CacheWriteParams params{};
     params.num_tokens = slot_mapping.dim(0);

@@ -209,9 +209,6 @@ paceline_status paceline_attention_update_kv_cache(
     PACELINE_ASSIGN_OR_RETURN(const TensorView k_view, to_view("k", k));
     PACELINE_ASSIGN_OR_RETURN(const TensorView v_view, to_view("v", v));
     PACELINE_ASSIGN_OR_RETURN(const TensorView slots, to_view("slot_mapping", slot_mapping));
-    if (!slots.defined() && slots.numel() > 0 && slots.rank > 0) {
-      return invalid_argument("slot_mapping is null, for {} tokens", slots.numel());
-    }
     PACELINE_ASSIGN_OR_RETURN(const KVCacheView cache_view, to_cache(cache));
     return attention->made->update_kv_cache(*stream->made, k_view, v_view, slots, cache_view);
   });

@@ -23,14 +23,6 @@ Status same_device(const char* name, const paceline_stream* stream, const Handle
   return invalid_argument("the {} is of another device than the stream", name);
 }
 
-// Null is fine only where nothing is read or written.
-Status check_memory(const char* name, const void* memory, size_t bytes) {
-  if (memory != nullptr || bytes == 0) {
-    return {};
-  }
-  return invalid_argument("{} is null, for {} bytes", name, bytes);
-}
-
 template <typename Handle>
 paceline_status destroy(const char* function, Handle* handle) {
   return guard(function, [&]() -> Status {
@@ -139,8 +131,6 @@ paceline_status paceline_stream_copy(paceline_stream* stream, void* dst, const v
                                      size_t bytes, int32_t copy_kind) {
   return guard(__func__, [&]() -> Status {
     PACELINE_REQUIRE(stream);
-    PACELINE_RETURN_IF_ERROR(check_memory("dst", dst, bytes));
-    PACELINE_RETURN_IF_ERROR(check_memory("src", src, bytes));
     PACELINE_ASSIGN_OR_RETURN(const CopyKind kind,
                               to_enum("copy_kind", copy_kind, CopyKind::kDeviceToDevice));
     return stream->made->copy(dst, src, bytes, kind);
@@ -150,7 +140,6 @@ paceline_status paceline_stream_fill(paceline_stream* stream, void* dst, uint8_t
                                      size_t bytes) {
   return guard(__func__, [&]() -> Status {
     PACELINE_REQUIRE(stream);
-    PACELINE_RETURN_IF_ERROR(check_memory("dst", dst, bytes));
     return stream->made->fill(dst, value, bytes);
   });
 }

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <random>
 
+#include "attention/batch_split.h"
+#include "attention/dispatch.h"
 #include "base/errors.h"
 #include "base/float_rows.h"
 #include "base/status_macros.h"
@@ -19,9 +21,7 @@ void append_tokens(const std::vector<float>& source, int64_t begin, int64_t end,
   out.insert(out.end(), source.begin() + begin * width, source.begin() + end * width);
 }
 
-int value_size(const AttentionSpec& spec) {
-  return spec.head_size_v == 0 ? spec.head_size : spec.head_size_v;
-}
+int value_size(const AttentionSpec& spec) { return cache_shape(spec, 1).value_size(); }
 
 // A byte that repeats to NaN, or to the lowest code of a format without one.
 uint8_t poison_byte(DType dtype) {
@@ -64,6 +64,20 @@ Sequence random_sequence(const AttentionSpec& spec, int64_t length, uint32_t see
   return sequence;
 }
 
+std::vector<Row> in_order(const std::vector<Row>& rows, int reorder_batch_threshold) {
+  std::vector<int32_t> scheduled;
+  std::vector<int32_t> computed;
+  for (const Row& row : rows) {
+    scheduled.push_back(row.query_len);
+    computed.push_back(row.seq_len - row.query_len);
+  }
+  std::vector<Row> ordered;
+  for (const int index : reorder_batch(scheduled, computed, reorder_batch_threshold)) {
+    ordered.push_back(rows[static_cast<size_t>(index)]);
+  }
+  return ordered;
+}
+
 std::vector<int64_t> random_tree(int32_t query_len, uint32_t seed) {
   std::mt19937 rng(seed);
   std::vector<int64_t> masks;
@@ -90,13 +104,7 @@ Status Harness::allocate() {
   limits.max_num_batched_tokens = options_.max_num_batched_tokens;
   limits.max_model_len = options_.max_model_len;
   PACELINE_ASSIGN_OR_RETURN(backend_, AttentionBackend::create(device_, spec_, limits));
-  shape_.layout = spec_.kv_cache_layout;
-  shape_.dtype = spec_.kv_cache_dtype;
-  shape_.num_blocks = options_.num_blocks;
-  shape_.block_size = spec_.block_size;
-  shape_.num_kv_heads = spec_.num_kv_heads;
-  shape_.head_size = spec_.head_size;
-  shape_.head_size_v = spec_.head_size_v;
+  shape_ = cache_shape(spec_, options_.num_blocks);
   PACELINE_ASSIGN_OR_RETURN(stream_, device_.create_stream());
   PACELINE_ASSIGN_OR_RETURN(key_, device_.allocate(static_cast<size_t>(shape_.key_bytes())));
   PACELINE_ASSIGN_OR_RETURN(value_, device_.allocate(static_cast<size_t>(shape_.value_bytes())));

@@ -30,6 +30,9 @@ struct Row {
   std::vector<int64_t> tree_mask = {};  // [query_len], or empty: no tree in the batch
 };
 
+// The rows as a batch must list them: decodes, extends, prefills.
+std::vector<Row> in_order(const std::vector<Row>& rows, int reorder_batch_threshold);
+
 // What a tree of `query_len` tokens with random parents sees.
 std::vector<int64_t> random_tree(int32_t query_len, uint32_t seed);
 

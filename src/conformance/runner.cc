@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "attention/dispatch.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
 
@@ -26,39 +27,28 @@ void share_prefix(const Case& c, std::vector<Sequence>& sequences) {
                   (sequences[i].*tensor).begin());
     }
   };
-  const int value_size = c.spec.head_size_v == 0 ? c.spec.head_size : c.spec.head_size_v;
+  const int value_size = cache_shape(c.spec, 1).value_size();
   copy(&Sequence::k, int64_t{c.spec.num_kv_heads} * c.spec.head_size);
   copy(&Sequence::v, int64_t{c.spec.num_kv_heads} * value_size);
 }
 
-// Decodes, extends and prefills, as a batch must list them.
-std::vector<CaseRow> in_order(const Case& c) {
-  std::vector<CaseRow> rows = c.rows;
-  const auto phase = [&](const CaseRow& row) {
-    return row.query_len == row.seq_len ? 2 : row.query_len > c.spec.reorder_batch_threshold;
-  };
-  std::stable_sort(rows.begin(), rows.end(),
-                   [&](const CaseRow& a, const CaseRow& b) { return phase(a) < phase(b); });
-  return rows;
-}
-
 Inputs make_inputs(const Case& c) {
-  const std::vector<CaseRow> rows = in_order(c);
   Inputs inputs;
   uint32_t seed = c.seed * 1000;
-  for (const CaseRow& row : rows) {
+  for (const CaseRow& row : c.rows) {
     inputs.sequences.push_back(random_sequence(c.spec, row.seq_len, ++seed, c.spread));
   }
   if (c.common_prefix_len > 0) {
     share_prefix(c, inputs.sequences);
   }
-  for (size_t i = 0; i < rows.size(); ++i) {
-    Row row{&inputs.sequences[i], rows[i].query_len, rows[i].seq_len, {}};
+  for (size_t i = 0; i < c.rows.size(); ++i) {
+    Row row{&inputs.sequences[i], c.rows[i].query_len, c.rows[i].seq_len, {}};
     if (c.spec.tree_mask && row.query_len <= 64) {
       row.tree_mask = random_tree(row.query_len, ++seed);
     }
     inputs.rows.push_back(std::move(row));
   }
+  inputs.rows = in_order(inputs.rows, c.spec.reorder_batch_threshold);
   return inputs;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "attention/dispatch.h"
 #include "attention/split_plan.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -169,13 +170,7 @@ Status Engine::allocate_caches() {
   limits.max_model_len = options_.max_model_len;
   limits.max_kv_tokens = options_.num_blocks * options_.block_size;
   PACELINE_ASSIGN_OR_RETURN(attention_, AttentionBackend::create(device_, spec, limits));
-  KVCacheShape shape;
-  shape.layout = spec.kv_cache_layout;
-  shape.dtype = spec.kv_cache_dtype;
-  shape.num_blocks = options_.num_blocks;
-  shape.block_size = spec.block_size;
-  shape.num_kv_heads = spec.num_kv_heads;
-  shape.head_size = spec.head_size;
+  const KVCacheShape shape = cache_shape(spec, options_.num_blocks);
   for (int layer = 0; layer < model.num_layers; ++layer) {
     PACELINE_ASSIGN_OR_RETURN(Buffer key, device_.allocate(static_cast<size_t>(shape.key_bytes())));
     PACELINE_ASSIGN_OR_RETURN(Buffer value,

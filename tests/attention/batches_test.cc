@@ -15,6 +15,8 @@
 namespace paceline {
 namespace {
 
+using testing::make_spec;
+using testing::random_floats;
 using testing::RawAttention;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -22,25 +24,6 @@ constexpr double kTimeFactor = 50.0;  // instrumented code
 #else
 constexpr double kTimeFactor = 1.0;
 #endif
-
-AttentionSpec make_spec(int heads, int kv_heads, int head_size, DType kv = DType::kFloat32) {
-  AttentionSpec spec;
-  spec.num_heads = heads;
-  spec.num_kv_heads = kv_heads;
-  spec.head_size = head_size;
-  spec.kv_cache_dtype = kv;
-  return spec;
-}
-
-std::vector<float> random_floats(size_t count, uint32_t seed) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& value : values) {
-    value = normal(rng);
-  }
-  return values;
-}
 
 // Every token of a few sequences by one prefill each; then 200 batches that cut the sequences
 // otherwise, in other company, order, padding, on other blocks, captured or not: the same bits.
@@ -76,11 +59,7 @@ TEST(Batches, TwoHundredRandomOnesChangeNoBit) {
       const int32_t query_len = pick(0, 1) == 1 ? std::min(seq_len, pick(1, 3)) : pick(1, seq_len);
       rows.push_back({&sequence, query_len, seq_len, {}});
     }
-    const auto phase = [&](const Row& row) {
-      return row.query_len == row.seq_len ? 2 : row.query_len > spec.reorder_batch_threshold;
-    };
-    std::stable_sort(rows.begin(), rows.end(),
-                     [&](const Row& a, const Row& b) { return phase(a) < phase(b); });
+    rows = in_order(rows, spec.reorder_batch_threshold);
     const auto harness = Harness::create(*device, spec, options).value();
     const HarnessOutput together = harness->run(rows, static_cast<uint32_t>(rng())).value();
     const auto alone = Harness::create(*device, spec, {}).value();

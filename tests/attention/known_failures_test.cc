@@ -15,6 +15,8 @@
 namespace paceline {
 namespace {
 
+using testing::make_spec;
+using testing::random_floats;
 using testing::RawAttention;
 
 // Cases in the language of conformance files; all must pass.
@@ -26,24 +28,6 @@ void expect_passed(const std::string& text) {
     const CaseResult result = run_case(*device, c);
     EXPECT_EQ(result.verdict, Verdict::kPassed) << c.name << ": " << result.reason;
   }
-}
-
-AttentionSpec make_spec(int heads, int kv_heads, int head_size) {
-  AttentionSpec spec;
-  spec.num_heads = heads;
-  spec.num_kv_heads = kv_heads;
-  spec.head_size = head_size;
-  return spec;
-}
-
-std::vector<float> random_floats(size_t count, uint32_t seed) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& value : values) {
-    value = normal(rng);
-  }
-  return values;
 }
 
 TEST(KnownFailures, B1_HeadSizesBelowAndBesides64) {

@@ -5,12 +5,33 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <random>
 #include <vector>
 
+#include "attention/dispatch.h"
 #include "conformance/harness.h"
 #include "conformance/transfer.h"
 
 namespace paceline::testing {
+
+inline AttentionSpec make_spec(int heads, int kv_heads, int head_size, DType kv = DType::kFloat32) {
+  AttentionSpec spec;
+  spec.num_heads = heads;
+  spec.num_kv_heads = kv_heads;
+  spec.head_size = head_size;
+  spec.kv_cache_dtype = kv;
+  return spec;
+}
+
+inline std::vector<float> random_floats(size_t count, uint32_t seed) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) {
+    value = normal(rng);
+  }
+  return values;
+}
 
 class RawAttention {
  public:
@@ -22,13 +43,7 @@ class RawAttention {
     auto backend = AttentionBackend::create(*device_, spec, limits);
     EXPECT_TRUE(backend.ok()) << backend.status().to_string();
     backend_ = std::move(backend).value();
-    shape_.layout = spec.kv_cache_layout;
-    shape_.dtype = spec.kv_cache_dtype;
-    shape_.num_blocks = num_blocks;
-    shape_.block_size = spec.block_size;
-    shape_.num_kv_heads = spec.num_kv_heads;
-    shape_.head_size = spec.head_size;
-    shape_.head_size_v = spec.head_size_v;
+    shape_ = cache_shape(spec, num_blocks);
     key_ = device_->allocate(static_cast<size_t>(shape_.key_bytes())).value();
     value_ = device_->allocate(static_cast<size_t>(shape_.value_bytes())).value();
     layer_.cache = make_kv_cache_view(shape_, key_.data(), value_.data()).value();

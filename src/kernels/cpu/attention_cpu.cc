@@ -320,7 +320,7 @@ int32_t tile_tokens(const AttentionSpec& spec) {
 
 std::vector<std::string> why_not(const AttentionSpec& spec) {
   std::vector<std::string> reasons;
-  const int head_size_v = spec.head_size_v == 0 ? spec.head_size : spec.head_size_v;
+  const int head_size_v = cache_shape(spec, 1).value_size();
   if (spec.head_size % 8 != 0) {
     reasons.push_back(fmt::format("head_size {} is not a multiple of 8", spec.head_size));
   }

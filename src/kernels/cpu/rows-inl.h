@@ -108,7 +108,7 @@ static HWY_NOINLINE const float* pack_rows(const Rows& rows, int64_t n, float* s
 }
 
 // products[r][j] = q row r . key j, for num_rows rows of n floats and all keys. `next`: the rows
-// that the next call will read, n_next elements each, or null.
+// that the next call will read, next_bytes each, or null.
 static HWY_NOINLINE void multiply_keys(const float* q, int32_t num_rows, int64_t n,
                                        const Rows& keys, const Rows* next, int64_t next_bytes,
                                        float* scratch, float* products) {

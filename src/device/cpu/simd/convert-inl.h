@@ -27,19 +27,25 @@ HWY_INLINE VF widen_f16(const uint16_t* p) {
   return hn::PromoteTo(DF(), hn::BitCast(df16, hn::LoadU(d16, p)));
 }
 
+// Sign and magnitude of e4m3 codes as the bits of a float32; `factor` holds the exponent bias.
+// Wrong for the codes that are NaN.
+template <class D, class V>
+HWY_INLINE V e4m3_bits(D d32, V code, float factor) {
+  const auto magnitude = hn::And(code, hn::Set(d32, 0x7FU));
+  const VF scaled = hn::Mul(hn::BitCast(DF(), hn::ShiftLeft<20>(magnitude)), hn::Set(DF(), factor));
+  const auto sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(d32, 0x80U)));
+  return hn::Or(hn::BitCast(d32, scaled), sign);
+}
+
 // The same bits as the scalar to_float(Float8E4M3), NaN included.
 HWY_INLINE VF widen_fp8(const uint8_t* p) {
   const hn::Rebind<uint8_t, DF> d8;
   const hn::Rebind<uint32_t, DF> d32;
   const auto code = hn::PromoteTo(d32, hn::LoadU(d8, p));
   const auto sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(d32, 0x80U)));
-  const auto magnitude = hn::And(code, hn::Set(d32, 0x7FU));
-  const VF scaled =
-      hn::Mul(hn::BitCast(DF(), hn::ShiftLeft<20>(magnitude)), hn::Set(DF(), 0x1.0p120F));
-  const auto nan = hn::Set(d32, 0x7FC00000U);
-  const auto bits =
-      hn::IfThenElse(hn::Eq(magnitude, hn::Set(d32, 0x7FU)), nan, hn::BitCast(d32, scaled));
-  return hn::BitCast(DF(), hn::Or(bits, sign));
+  const auto is_nan = hn::Eq(hn::And(code, hn::Set(d32, 0x7FU)), hn::Set(d32, 0x7FU));
+  const auto nan = hn::Or(hn::Set(d32, 0x7FC00000U), sign);
+  return hn::BitCast(DF(), hn::IfThenElse(is_nan, nan, e4m3_bits(d32, code, 0x1.0p120F)));
 }
 
 // The same bits as the scalar to_float(Float8E4M3FNUZ).
@@ -47,13 +53,9 @@ HWY_INLINE VF widen_fp8_fnuz(const uint8_t* p) {
   const hn::Rebind<uint8_t, DF> d8;
   const hn::Rebind<uint32_t, DF> d32;
   const auto code = hn::PromoteTo(d32, hn::LoadU(d8, p));
-  const auto sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(d32, 0x80U)));
-  const auto magnitude = hn::And(code, hn::Set(d32, 0x7FU));
-  const VF scaled =
-      hn::Mul(hn::BitCast(DF(), hn::ShiftLeft<20>(magnitude)), hn::Set(DF(), 0x1.0p119F));
-  const auto value = hn::Or(hn::BitCast(d32, scaled), sign);
-  return hn::BitCast(
-      DF(), hn::IfThenElse(hn::Eq(code, hn::Set(d32, 0x80U)), hn::Set(d32, 0x7FC00000U), value));
+  const auto is_nan = hn::Eq(code, hn::Set(d32, 0x80U));
+  const auto nan = hn::Set(d32, 0x7FC00000U);
+  return hn::BitCast(DF(), hn::IfThenElse(is_nan, nan, e4m3_bits(d32, code, 0x1.0p119F)));
 }
 
 HWY_INLINE VF widen_fp8_e5m2(const uint8_t* p) {
