@@ -1,7 +1,7 @@
 // Attention on the CPU device, through the public API, beside a kernel that only reads the same
 // bytes. Prints a table: decode in GB/s and as a share of the reading, prefill in GFLOP/s.
 //
-//   build/release/bin/bench_attention [THREADS]
+//   build/release/bin/bench_attention [THREADS] [all|decode|tiles] [DTYPE]
 #include "paceline/attention.h"
 
 #include <fmt/format.h>
@@ -226,26 +226,38 @@ void bench_tiles(Device& device, DType dtype, int query_len, int seq_len) {
              seconds * 1e3, flops / seconds * 1e-9);
 }
 
-int run(int threads, const std::string& only) {
-  const auto device = create_device("cpu", {.num_threads = threads}).value();
-  fmt::print("{}; {} query heads, {} KV heads, head size {}, blocks of {}\n", device->info().name,
-             kHeads, kKvHeads, kHeadSize, kBlock);
-  for (const auto& [requests, seq_len] :
-       only == "tiles" ? std::vector<std::pair<int, int>>{}
-                       : std::vector{std::pair{8, 8192}, std::pair{1, 65536}}) {
-    for (const DType kv :
-         {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat8E4M3, DType::kInt8}) {
-      bench_decode(*device, kv, KVCacheLayout::kNHD, requests, seq_len);
+struct Options {
+  int threads;
+  std::string part;   // all, decode or tiles
+  std::string dtype;  // of the cache, or all
+  bool has(DType d) const { return dtype == "all" || dtype == dtype_name(d); }
+};
+
+void bench_decodes(Device& device, const Options& options) {
+  for (const auto& [requests, seq_len] : {std::pair{8, 8192}, std::pair{1, 65536}}) {
+    for (const auto layout : {KVCacheLayout::kNHD, KVCacheLayout::kShuffle}) {
+      for (const DType kv :
+           {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat8E4M3, DType::kInt8}) {
+        if (options.has(kv)) {
+          bench_decode(device, kv, layout, requests, seq_len);
+        }
+      }
     }
   }
-  if (only != "tiles") {
-    bench_decode(*device, DType::kBFloat16, KVCacheLayout::kShuffle, 8, 8192);
-    bench_decode(*device, DType::kFloat8E4M3, KVCacheLayout::kShuffle, 8, 8192);
+}
+
+int run(const Options& options) {
+  const auto device = create_device("cpu", {.num_threads = options.threads}).value();
+  fmt::print("{}; {} query heads, {} KV heads, head size {}, blocks of {}\n", device->info().name,
+             kHeads, kKvHeads, kHeadSize, kBlock);
+  if (options.part != "tiles") {
+    bench_decodes(*device, options);
   }
-  for (const DType dtype :
-       only == "decode" ? std::vector<DType>{} : std::vector{DType::kFloat32, DType::kBFloat16}) {
-    bench_tiles(*device, dtype, 2048, 2048);
-    bench_tiles(*device, dtype, 512, 8192);
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    if (options.part != "decode" && options.has(dtype)) {
+      bench_tiles(*device, dtype, 2048, 2048);
+      bench_tiles(*device, dtype, 512, 8192);
+    }
   }
   return 0;
 }
@@ -254,5 +266,11 @@ int run(int threads, const std::string& only) {
 }  // namespace paceline
 
 int main(int argc, char** argv) {
-  return paceline::run(argc > 1 ? std::atoi(argv[1]) : 0, argc > 2 ? argv[2] : "");
+  const paceline::Options options{argc > 1 ? std::atoi(argv[1]) : 0, argc > 2 ? argv[2] : "all",
+                                  argc > 3 ? argv[3] : "all"};
+  if (options.part != "all" && options.part != "decode" && options.part != "tiles") {
+    fmt::print(stderr, "bench_attention: '{}' is none of all, decode, tiles\n", options.part);
+    return 2;
+  }
+  return paceline::run(options);
 }

@@ -2,57 +2,72 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "base/float_convert.h"
 #include "paceline/dtype.h"
 
 namespace paceline {
 
-// Element i of a row of `dtype`, as float32.
-inline float load_float(DType dtype, const void* row, int64_t i) {
+inline float to_float(float x) { return x; }
+inline float to_float(int8_t x) { return x; }
+
+// Calls function(typed pointer) for a row of `dtype`; Pointer is void* or const void*.
+template <typename Pointer, typename Function>
+decltype(auto) with_row(DType dtype, Pointer row, const Function& function) {
+  const auto typed = [row]<typename T>(T /*element*/) {
+    using Element = std::conditional_t<std::is_same_v<Pointer, const void*>, const T, T>;
+    return static_cast<Element*>(row);
+  };
   switch (dtype) {
     case DType::kFloat16:
-      return to_float(static_cast<const Half*>(row)[i]);
+      return function(typed(Half{}));
     case DType::kBFloat16:
-      return to_float(static_cast<const BFloat16*>(row)[i]);
+      return function(typed(BFloat16{}));
     case DType::kFloat8E4M3:
-      return to_float(static_cast<const Float8E4M3*>(row)[i]);
+      return function(typed(Float8E4M3{}));
     case DType::kFloat8E4M3FNUZ:
-      return to_float(static_cast<const Float8E4M3FNUZ*>(row)[i]);
+      return function(typed(Float8E4M3FNUZ{}));
     case DType::kFloat8E5M2:
-      return to_float(static_cast<const Float8E5M2*>(row)[i]);
+      return function(typed(Float8E5M2{}));
     case DType::kInt8:
-      return static_cast<const int8_t*>(row)[i];
+      return function(typed(int8_t{}));
     default:
-      return static_cast<const float*>(row)[i];
+      return function(typed(float{}));
   }
 }
 
 // Rounds to nearest even; formats of 8 bits saturate.
+inline void store_rounded(float value, float& out) { out = value; }
+inline void store_rounded(float value, Half& out) { out = to_half(value); }
+inline void store_rounded(float value, BFloat16& out) { out = to_bfloat16(value); }
+inline void store_rounded(float value, Float8E4M3& out) { out = to_float8_e4m3(value); }
+inline void store_rounded(float value, Float8E4M3FNUZ& out) { out = to_float8_e4m3fnuz(value); }
+inline void store_rounded(float value, Float8E5M2& out) { out = to_float8_e5m2(value); }
+inline void store_rounded(float value, int8_t& out) { out = to_int8(value); }
+
+// Element i of a row of `dtype`, as float32.
+inline float load_float(DType dtype, const void* row, int64_t i) {
+  return with_row(dtype, row, [i](const auto* typed) { return to_float(typed[i]); });
+}
 inline void store_float(DType dtype, void* row, int64_t i, float value) {
-  switch (dtype) {
-    case DType::kFloat16:
-      static_cast<Half*>(row)[i] = to_half(value);
-      break;
-    case DType::kBFloat16:
-      static_cast<BFloat16*>(row)[i] = to_bfloat16(value);
-      break;
-    case DType::kFloat8E4M3:
-      static_cast<Float8E4M3*>(row)[i] = to_float8_e4m3(value);
-      break;
-    case DType::kFloat8E4M3FNUZ:
-      static_cast<Float8E4M3FNUZ*>(row)[i] = to_float8_e4m3fnuz(value);
-      break;
-    case DType::kFloat8E5M2:
-      static_cast<Float8E5M2*>(row)[i] = to_float8_e5m2(value);
-      break;
-    case DType::kInt8:
-      static_cast<int8_t*>(row)[i] = to_int8(value);
-      break;
-    default:
-      static_cast<float*>(row)[i] = value;
-      break;
-  }
+  with_row(dtype, row, [&](auto* typed) { store_rounded(value, typed[i]); });
+}
+
+// n elements at once.
+inline void load_floats(DType dtype, const void* row, int64_t n, float* values) {
+  with_row(dtype, row, [&](const auto* typed) {
+    for (int64_t i = 0; i < n; ++i) {
+      values[i] = to_float(typed[i]);
+    }
+  });
+}
+inline void store_floats(DType dtype, void* row, int64_t n, const float* values) {
+  with_row(dtype, row, [&](auto* typed) {
+    for (int64_t i = 0; i < n; ++i) {
+      store_rounded(values[i], typed[i]);
+    }
+  });
 }
 
 // `value` rounded to `dtype`.

@@ -44,8 +44,9 @@ struct QueryToken {
   Visible visible;
 };
 
-// Room for a tile of query tokens times the heads of a group, carved from a worker's scratch. Row r
-// is query token r / group and head r % group.
+// Query tokens of one request times the query heads of some KV heads, side by side, and room for
+// what becomes of them, carved from a worker's scratch. Row r is of KV head r / rows_of_head(), of
+// query token r % rows_of_head() / group, and of head r % group in the KV head's group.
 struct Tile {
   Tile(const AttentionParams& p, std::byte* memory)
       : head_size(p.head_size), head_size_v(p.head_size_v), group(p.num_heads / p.num_kv_heads) {
@@ -57,7 +58,8 @@ struct Tile {
     total_outputs = split_outputs + rows * head_size_v;
     scales = total_outputs + rows * head_size_v;
     kv_rows = scales + kSplitTokens;
-    split_max = kv_rows + kRowsAtOnce * std::max(head_size, head_size_v);
+    packed_rows = kv_rows + kRowsAtOnce * std::max(head_size, head_size_v);
+    split_max = packed_rows + kRowsAtOnce * std::max(head_size, head_size_v);
     split_weight = split_max + rows;
     total_max = split_weight + rows;
     total_weight = total_max + rows;
@@ -70,7 +72,7 @@ struct Tile {
   static size_t bytes(int64_t tile_tokens, int64_t group, int64_t head_size, int64_t head_size_v) {
     const int64_t rows = tile_tokens * group;
     const int64_t floats = rows * (head_size + 2 * head_size_v + kSplitTokens + 4) + kSplitTokens +
-                           kRowsAtOnce * std::max(head_size, head_size_v) + 2 * tile_tokens;
+                           2 * kRowsAtOnce * std::max(head_size, head_size_v) + 2 * tile_tokens;
     return static_cast<size_t>(floats) * sizeof(float) + token_bytes(tile_tokens);
   }
 
@@ -78,13 +80,16 @@ struct Tile {
   int64_t head_size_v;
   int32_t group;
   int32_t num_tokens = 0;
+  int32_t first_head = 0;  // KV heads [first_head, first_head + num_heads)
+  int32_t num_heads = 1;
   bool has_tree = false;
   float* queries;        // [rows, head_size]
   float* products;       // [rows, kSplitTokens]: products, then weights
   float* split_outputs;  // [rows, head_size_v]
   float* total_outputs;  // [rows, head_size_v]
   float* scales;         // [kSplitTokens]: of the split's keys or values
-  float* kv_rows;        // [kRowsAtOnce, head_size or head_size_v]
+  float* kv_rows;        // [kRowsAtOnce, head_size or head_size_v]: as the reader has them
+  float* packed_rows;    // [kRowsAtOnce, head_size or head_size_v]: for many query rows
   float* split_max;      // [rows]
   float* split_weight;   // [rows]
   float* total_max;      // [rows]
@@ -93,7 +98,15 @@ struct Tile {
   int32_t* ends;         // [tile_tokens]
   QueryToken* tokens;    // [tile_tokens]
 
-  int32_t rows() const { return num_tokens * group; }
+  int32_t rows_of_head() const { return num_tokens * group; }
+  int32_t rows() const { return num_heads * rows_of_head(); }
+  bool has_few_rows() const { return rows_of_head() <= kFewRows; }
+  // A block of 16 for few rows: what is fetched ahead would not stay in the cache for longer.
+  int32_t rows_at_once() const { return has_few_rows() ? kRowsAtOnce / 2 : kRowsAtOnce; }
+  int32_t token_of(int32_t row) const { return row % rows_of_head() / group; }
+  int32_t query_head(int32_t row) const {
+    return (first_head + row / rows_of_head()) * group + row % group;
+  }
   Partial split_partial(int32_t row) const {
     return {split_max[row], split_weight[row], split_outputs + row * head_size_v};
   }
@@ -122,15 +135,13 @@ static HWY_NOINLINE void add_tokens(const AttentionParams& p, int32_t req, int32
   }
 }
 
-// The query rows of the tile's tokens and the group of KV head `kv_head`, as float32.
-static HWY_NOINLINE void load_queries(const AttentionParams& p, int32_t kv_head, Tile& tile) {
-  float* row = tile.queries;
-  for (int32_t t = 0; t < tile.num_tokens; ++t) {
-    for (int32_t g = 0; g < tile.group; ++g, row += tile.head_size) {
-      const int64_t at = tile.tokens[t].token * p.q.token_stride +
-                         (int64_t{kv_head} * tile.group + g) * p.q.head_stride;
-      to_float_row(p.dtype, element_at(p.dtype, p.q.data, at), tile.head_size, row);
-    }
+// The query rows of the tile, as float32.
+static HWY_NOINLINE void load_queries(const AttentionParams& p, Tile& tile) {
+  for (int32_t row = 0; row < tile.rows(); ++row) {
+    const int64_t at = tile.tokens[tile.token_of(row)].token * p.q.token_stride +
+                       tile.query_head(row) * p.q.head_stride;
+    to_float_row(p.dtype, element_at(p.dtype, p.q.data, at), tile.head_size,
+                 tile.queries + row * tile.head_size);
   }
 }
 
@@ -154,41 +165,57 @@ HWY_INLINE Range set_ranges(int32_t start, int32_t length, Tile& tile) {
   return hull.begin < hull.end ? hull : Range{0, 0};
 }
 
-// The rows of one side that follow token `token` of a range, if any and if they lie where they can
-// be fetched: those of the keys' end are the first values.
-struct NextRows {
-  Rows rows;
-  int64_t bytes = 0;  // of a row
-
-  const Rows* get() const { return bytes > 0 ? &rows : nullptr; }
+// Walks the tokens of a range, some at a time, and with them the heads of a tile: first the keys of
+// all, then the values. In NHD heads lie side by side, so they go before tokens.
+struct Step {
+  Side side;
+  int32_t token;
+  int32_t head;
+  int32_t count;
 };
+HWY_INLINE Step first_step(Side side, const Range& range, const Tile& tile) {
+  return {side, range.begin, 0, std::min(tile.rows_at_once(), range.end - range.begin)};
+}
+// False after the last step of a side.
+HWY_INLINE bool advance(const Range& range, const Tile& tile, Step& step) {
+  if (++step.head == tile.num_heads) {
+    step.head = 0;
+    step.token += step.count;
+    step.count = std::min(tile.rows_at_once(), range.end - step.token);
+  }
+  return step.count > 0;
+}
+
+// Where the rows of the step after `step` lie, to be fetched meanwhile: as many as `rows`, which
+// stand in where there are no others.
 template <typename Reader>
-NextRows next_rows(const Reader& reader, Side side, int32_t start, int32_t token,
-                   const Range& range, const Tile& tile) {
-  NextRows next;
-  if (side == kKeys && token >= range.end) {
-    side = kValues;
-    token = range.begin;
+Rows next_places(const Reader& reader, int32_t start, const Range& range, const Tile& tile,
+                 Step step, const Rows& rows) {
+  if (!advance(range, tile, step)) {
+    if (step.side == kValues) {
+      return rows;
+    }
+    step = first_step(kValues, range, tile);
   }
-  if (tile.rows() <= kFewRows && token < range.end && reader.lies_in_rows(side)) {
-    next.rows = reader.rows(side, start + token, std::min(kRowsAtOnce, range.end - token), nullptr);
-    next.bytes = (side == kKeys ? tile.head_size : tile.head_size_v) *
-                 static_cast<int64_t>(dtype_size(next.rows.dtype));
+  if (step.count < rows.count) {
+    return rows;
   }
-  return next;
+  return reader.places(step.side, tile.first_head + step.head, start + step.token, step.count);
 }
 
 // Products of all rows and the keys [start + range.begin, start + range.end).
 template <typename Reader>
 void multiply_range(const Reader& reader, int32_t start, const Range& range, Tile& tile) {
-  for (int32_t t = range.begin; t < range.end;) {
-    const int32_t count = std::min(kRowsAtOnce, range.end - t);
-    const Rows keys = reader.rows(kKeys, start + t, count, tile.kv_rows);
-    const NextRows next = next_rows(reader, kKeys, start, t + count, range, tile);
-    multiply_keys(tile.queries, tile.rows(), tile.head_size, keys, next.get(), next.bytes,
-                  tile.kv_rows, tile.products + t);
-    t += count;
-  }
+  const int32_t rows = tile.rows_of_head();
+  Step step = first_step(kKeys, range, tile);
+  do {
+    const Rows keys = reader.rows(kKeys, tile.first_head + step.head, start + step.token,
+                                  step.count, tile.kv_rows);
+    const Rows next = next_places(reader, start, range, tile, step, keys);
+    const int64_t row = int64_t{step.head} * rows;
+    multiply_keys(tile.queries + row * tile.head_size, rows, tile.head_size, keys, next,
+                  tile.packed_rows, tile.products + row * kSplitTokens + step.token);
+  } while (advance(range, tile, step));
 }
 
 // Multiplies what each row sees of the range by the scales of the keys or values.
@@ -197,30 +224,30 @@ void apply_scales(const Reader& reader, Side side, int32_t start, const Range& r
   if (!reader.has_scale(side)) {
     return;
   }
-  for (int32_t t = range.begin; t < range.end; ++t) {
-    tile.scales[t] = reader.scale(side, start + t);
-  }
-  for (int32_t row = 0; row < tile.rows(); ++row) {
-    float* products = tile.products + int64_t{row} * kSplitTokens;
+  float* products = tile.products;
+  for (int32_t head = 0; head < tile.num_heads; ++head) {
     for (int32_t t = range.begin; t < range.end; ++t) {
-      products[t] *= tile.scales[t];
+      tile.scales[t] = reader.scale(side, tile.first_head + head, start + t);
+    }
+    for (int32_t row = 0; row < tile.rows_of_head(); ++row, products += kSplitTokens) {
+      for (int32_t t = range.begin; t < range.end; ++t) {
+        products[t] *= tile.scales[t];
+      }
     }
   }
 }
 
-static HWY_NOINLINE void weigh_rows(const AttentionParams& p, int32_t kv_head, int32_t start,
-                                    Tile& tile) {
+static HWY_NOINLINE void weigh_rows(const AttentionParams& p, int32_t start, Tile& tile) {
   for (int32_t row = 0; row < tile.rows(); ++row) {
-    const int32_t t = row / tile.group;
+    const int32_t t = tile.token_of(row);
     const QueryToken& token = tile.tokens[t];
     tile.split_max[row] = kLowest;
     tile.split_weight[row] = 0.0F;
     if (tile.begins[t] == tile.ends[t]) {
       continue;
     }
-    const int32_t head = kv_head * tile.group + row % tile.group;
     const ScoreRule rule{p.scale, p.soft_cap,
-                         p.alibi_slopes == nullptr ? 0.0F : p.alibi_slopes[head],
+                         p.alibi_slopes == nullptr ? 0.0F : p.alibi_slopes[tile.query_head(row)],
                          static_cast<float>(token.visible.position)};
     float* products = tile.products + int64_t{row} * kSplitTokens;
     tile.split_weight[row] =
@@ -236,15 +263,18 @@ struct ValueRows {
   Rows rows;
   int32_t t;
   bool packed;
-  NextRows next;
+  Rows next;
 };
 
 // Adds weights times values [from, to) of `values` to R rows.
 template <int R>
 HWY_INLINE void accumulate(const ValueRows& values, int32_t from, int32_t to, int32_t row,
-                           bool fetch, Tile& tile) {
+                           Tile& tile) {
+  if (from >= to) {
+    return;
+  }
   add_values<R>(values.packed, tile.products + int64_t{row} * kSplitTokens + values.t, values.rows,
-                from, to, tile.head_size_v, fetch ? values.next.get() : nullptr, values.next.bytes,
+                from, to, tile.head_size_v, values.next,
                 tile.split_outputs + row * tile.head_size_v);
 }
 
@@ -258,7 +288,7 @@ HWY_NOINLINE void accumulate_block(const ValueRows& values, int32_t row, Tile& t
   int32_t common_from = 0;
   int32_t common_to = count;
   for (int r = 0; r < R; ++r) {
-    const int32_t token = (row + r) / tile.group;
+    const int32_t token = tile.token_of(row + r);
     from[r] = std::clamp(tile.begins[token] - values.t, 0, count);
     to[r] = std::clamp(tile.ends[token] - values.t, from[r], count);
     common_from = std::max(common_from, from[r]);
@@ -266,23 +296,23 @@ HWY_NOINLINE void accumulate_block(const ValueRows& values, int32_t row, Tile& t
   }
   if (common_from >= common_to) {
     for (int r = 0; r < R; ++r) {
-      accumulate<1>(values, from[r], to[r], row + r, false, tile);
+      accumulate<1>(values, from[r], to[r], row + r, tile);
     }
     return;
   }
   for (int r = 0; r < R; ++r) {
-    accumulate<1>(values, from[r], common_from, row + r, false, tile);
+    accumulate<1>(values, from[r], common_from, row + r, tile);
   }
-  accumulate<R>(values, common_from, common_to, row, row == 0, tile);
+  accumulate<R>(values, common_from, common_to, row, tile);
   for (int r = 0; r < R; ++r) {
-    accumulate<1>(values, common_to, to[r], row + r, false, tile);
+    accumulate<1>(values, common_to, to[r], row + r, tile);
   }
 }
 
 // The same for one row of a tree, which sees some tokens and not others.
 static HWY_NOINLINE void accumulate_tree_row(const ValueRows& values, int32_t start, int32_t row,
                                              Tile& tile) {
-  const Visible& visible = tile.tokens[row / tile.group].visible;
+  const Visible& visible = tile.tokens[tile.token_of(row)].visible;
   const int32_t first = start + values.t;
   for (int32_t from = 0; from < values.rows.count;) {
     if (!sees(visible, first + from)) {
@@ -293,15 +323,23 @@ static HWY_NOINLINE void accumulate_tree_row(const ValueRows& values, int32_t st
     while (to < values.rows.count && sees(visible, first + to)) {
       ++to;
     }
-    accumulate<1>(values, from, to, row, false, tile);
+    accumulate<1>(values, from, to, row, tile);
     from = to;
   }
 }
 
-static HWY_NOINLINE void accumulate_values(const ValueRows& values, int32_t start, Tile& tile) {
-  for (int32_t row = 0; row < tile.rows();) {
-    const int32_t left = tile.rows() - row;
-    const int block = tile.has_tree ? 1 : values.packed ? row_block(left) : few_block(left);
+// The rows of one KV head.
+static HWY_NOINLINE void accumulate_values(const ValueRows& values, int32_t start, int32_t head,
+                                           Tile& tile) {
+  const int32_t begin = head * tile.rows_of_head();
+  const int32_t end = begin + tile.rows_of_head();
+  for (int32_t row = begin; row < end;) {
+    const int32_t left = end - row;
+    const int block = tile.has_tree ? 1 : values.packed ? row_block(left) : std::min(left, 4);
+    if (values.packed) {
+      const int32_t parts = static_cast<int32_t>(ceil_div(tile.rows_of_head(), 3));
+      fetch_part(values.next, tile.head_size_v, (row - begin) / 3, parts);
+    }
     if (tile.has_tree) {
       accumulate_tree_row(values, start, row, tile);
     } else if (block == 4) {
@@ -317,31 +355,39 @@ static HWY_NOINLINE void accumulate_values(const ValueRows& values, int32_t star
   }
 }
 
+// split_outputs of all rows: weights times the values of the range.
+template <typename Reader>
+void sum_range(const Reader& reader, int32_t start, const Range& range, Tile& tile) {
+  std::fill_n(tile.split_outputs, tile.rows() * tile.head_size_v, 0.0F);
+  Step step = first_step(kValues, range, tile);
+  do {
+    ValueRows values{reader.rows(kValues, tile.first_head + step.head, start + step.token,
+                                 step.count, tile.kv_rows),
+                     step.token,
+                     !tile.has_few_rows(),
+                     {}};
+    values.next = next_places(reader, start, range, tile, step, values.rows);
+    if (values.packed) {
+      values.rows.at[0] = pack_rows(values.rows, tile.head_size_v, tile.packed_rows);
+    }
+    accumulate_values(values, start, step.head, tile);
+  } while (advance(range, tile, step));
+}
+
 // Attention of the tile over the keys [start, start + length) of one split. Fills split_max,
 // split_weight and split_outputs; false, and nothing filled, when no row sees any of them.
 template <typename Reader>
-bool attend_split(const AttentionParams& p, const Reader& reader, int32_t kv_head, int32_t start,
-                  int32_t length, Tile& tile) {
+bool attend_split(const AttentionParams& p, const Reader& reader, int32_t start, int32_t length,
+                  Tile& tile) {
   const Range range = set_ranges(start, length, tile);
   if (range.begin == range.end) {
     return false;
   }
   multiply_range(reader, start, range, tile);
   apply_scales(reader, kKeys, start, range, tile);
-  weigh_rows(p, kv_head, start, tile);
+  weigh_rows(p, start, tile);
   apply_scales(reader, kValues, start, range, tile);
-  std::fill_n(tile.split_outputs, tile.rows() * tile.head_size_v, 0.0F);
-  for (int32_t t = range.begin; t < range.end;) {
-    const int32_t count = std::min(kRowsAtOnce, range.end - t);
-    ValueRows values{reader.rows(kValues, start + t, count, tile.kv_rows), t,
-                     tile.rows() > kFewRows,
-                     next_rows(reader, kValues, start, t + count, range, tile)};
-    if (values.packed) {
-      values.rows.at[0] = pack_rows(values.rows, tile.head_size_v, tile.kv_rows);
-    }
-    accumulate_values(values, start, tile);
-    t += count;
-  }
+  sum_range(reader, start, range, tile);
   return true;
 }
 
@@ -412,10 +458,10 @@ static HWY_NOINLINE void write_output(const AttentionParams& p, const Partial& t
   }
 }
 
-static HWY_NOINLINE void write_totals(const AttentionParams& p, int32_t kv_head, const Tile& tile) {
+static HWY_NOINLINE void write_totals(const AttentionParams& p, const Tile& tile) {
   for (int32_t row = 0; row < tile.rows(); ++row) {
-    write_output(p, tile.total_partial(row), tile.tokens[row / tile.group].token,
-                 int64_t{kv_head} * tile.group + row % tile.group);
+    write_output(p, tile.total_partial(row), tile.tokens[tile.token_of(row)].token,
+                 tile.query_head(row));
   }
 }
 

@@ -23,7 +23,7 @@ using cpu::GatheredExtendParams;
 using cpu::TaskContext;
 
 // Decode. What: one query row per (token, query head) over the cache of its request.
-// Item: (split of a request, or of several in their common prefix; KV head); reads at most
+// Item: (split of a request, or of several in their common prefix; some KV heads); reads at most
 // kSplitTokens tokens of K and V once for all its rows. Bytes: tokens * (D + Dv) * element size;
 // FLOPs: 2 * rows * tokens * (D + Dv). The item that finishes a request's last split folds its
 // partials, in order.
@@ -35,11 +35,11 @@ int64_t partial_slot(const QueryToken& token, int32_t split) {
   return token.partial + int64_t{split} * token.partial_stride;
 }
 
-void store_partials(const AttentionParams& p, int32_t split, int32_t kv_head, const Tile& tile) {
+void store_partials(const AttentionParams& p, int32_t split, const Tile& tile) {
   for (int32_t row = 0; row < tile.rows(); ++row) {
     const Partial partial = tile.split_partial(row);
-    float* record = partial_record(p, partial_slot(tile.tokens[row / tile.group], split),
-                                   int64_t{kv_head} * tile.group + row % tile.group);
+    float* record = partial_record(p, partial_slot(tile.tokens[tile.token_of(row)], split),
+                                   tile.query_head(row));
     record[0] = partial.max_score;
     record[1] = partial.weight;
     std::copy_n(partial.outputs, p.head_size_v, record + 2);
@@ -70,77 +70,86 @@ Range splits_of(const AttentionParams& p, int32_t req) {
   return {first_split(p.plan_masks, p.seq_lens[req] - query_len), num_splits(p.seq_lens[req])};
 }
 
-// A split of request `req` is done for `kv_head`; whoever comes last folds them all.
-void arrive(const AttentionParams& p, int32_t req, int32_t kv_head, Tile& tile) {
+// A split of request `req` is done for the tile's KV heads; whoever comes last at a head folds them
+// all.
+void arrive(const AttentionParams& p, int32_t req, Tile& tile) {
   const Range splits = splits_of(p, req);
-  int32_t& arrivals = p.workspace.arrivals[int64_t{req} * p.num_kv_heads + kv_head];
-  if (std::atomic_ref<int32_t>(arrivals).fetch_add(1, std::memory_order_acq_rel) ==
-      splits.end - splits.begin - 1) {
-    arrivals = 0;  // everyone else has arrived
-    merge_request(p, req, splits.begin, splits.end, kv_head, tile);
+  for (int32_t head = tile.first_head; head < tile.first_head + tile.num_heads; ++head) {
+    int32_t& arrivals = p.workspace.arrivals[int64_t{req} * p.num_kv_heads + head];
+    if (std::atomic_ref<int32_t>(arrivals).fetch_add(1, std::memory_order_acq_rel) ==
+        splits.end - splits.begin - 1) {
+      arrivals = 0;  // everyone else has arrived
+      merge_request(p, req, splits.begin, splits.end, head, tile);
+    }
   }
 }
 
 // The tile's tokens over one split: the result where it is the only one, else a partial.
 void decode_tile(const AttentionParams& p, const PagedReader& reader, int32_t split, bool only,
-                 int32_t kv_head, Tile& tile) {
-  load_queries(p, kv_head, tile);
-  if (!attend_split(p, reader, kv_head, split * kSplitTokens, kSplitTokens, tile)) {
+                 Tile& tile) {
+  load_queries(p, tile);
+  if (!attend_split(p, reader, split * kSplitTokens, kSplitTokens, tile)) {
     std::fill_n(tile.split_weight, tile.rows(), 0.0F);
     std::fill_n(tile.split_max, tile.rows(), kLowest);
   }
   if (!only) {
-    store_partials(p, split, kv_head, tile);
+    store_partials(p, split, tile);
     return;
   }
   for (int32_t row = 0; row < tile.rows(); ++row) {
-    write_output(p, tile.split_partial(row), tile.tokens[row / tile.group].token,
-                 int64_t{kv_head} * tile.group + row % tile.group);
+    write_output(p, tile.split_partial(row), tile.tokens[tile.token_of(row)].token,
+                 tile.query_head(row));
   }
 }
 
-void decode_item(const AttentionParams& p, const DecodeWork& work, int32_t kv_head,
-                 std::byte* scratch) {
+// Work item over KV heads [head, head + num_heads) at most; returns how many it took: as many as
+// the tile has room for.
+int32_t decode_item(const AttentionParams& p, const DecodeWork& work, int32_t head,
+                    int32_t num_heads, std::byte* scratch) {
   Tile tile(p, scratch);
-  const PagedReader reader(p, work.req, kv_head);
+  tile.first_head = head;
+  const PagedReader reader(p, work.req);
   if (work.num_reqs > 1) {  // the same blocks for all
     for (int32_t req = work.req; req < work.req + work.num_reqs; ++req) {
       if (work.split >= splits_of(p, req).begin) {
         add_tokens(p, req, 0, p.query_start_loc[req + 1] - p.query_start_loc[req], true, tile);
       }
     }
-    decode_tile(p, reader, work.split, false, kv_head, tile);
+    tile.num_heads = std::clamp(p.tile_tokens / std::max(tile.num_tokens, 1), 1, num_heads);
+    decode_tile(p, reader, work.split, false, tile);
     for (int32_t req = work.req; req < work.req + work.num_reqs; ++req) {
       if (work.split >= splits_of(p, req).begin) {
-        arrive(p, req, kv_head, tile);
+        arrive(p, req, tile);
       }
     }
-    return;
+    return tile.num_heads;
   }
   const Range splits = splits_of(p, work.req);
   const bool only = splits.end - splits.begin == 1;
   const int32_t query_len = p.query_start_loc[work.req + 1] - p.query_start_loc[work.req];
+  tile.num_heads = std::clamp(p.tile_tokens / std::max(query_len, 1), 1, num_heads);
   for (int32_t t = 0; t < query_len; t += p.tile_tokens) {
     tile.num_tokens = 0;
     add_tokens(p, work.req, t, std::min(p.tile_tokens, query_len - t), true, tile);
-    decode_tile(p, reader, work.split, only, kv_head, tile);
+    decode_tile(p, reader, work.split, only, tile);
   }
   if (!only) {
-    arrive(p, work.req, kv_head, tile);
+    arrive(p, work.req, tile);
   }
+  return tile.num_heads;
 }
 
 void decode_kernel(const AttentionParams& p, const TaskContext& context) {
   const int64_t items =
       int64_t{p.plan.num_work[p.windowed ? kWindowedList : kDecodeList]} * p.num_kv_heads;
   const DecodeWork* list = p.windowed ? p.plan.windowed : p.plan.decodes;
-  // Neighbours in the list, so that the heads of a split, which lie side by side, are read one
-  // after the other by the same worker: with items dealt out in turns, 8192 tokens of 8 heads in
-  // bfloat16 took 2.3 times as long.
+  // Neighbours in the list: the heads of a split lie side by side, and one tile takes them
+  // together.
   const int64_t end = (context.task + 1) * items / context.num_tasks;
-  for (int64_t item = context.task * items / context.num_tasks; item < end; ++item) {
-    decode_item(p, list[item / p.num_kv_heads], static_cast<int32_t>(item % p.num_kv_heads),
-                context.scratch);
+  for (int64_t item = context.task * items / context.num_tasks; item < end;) {
+    const auto head = static_cast<int32_t>(item % p.num_kv_heads);
+    const auto heads = static_cast<int32_t>(std::min<int64_t>(p.num_kv_heads - head, end - item));
+    item += decode_item(p, list[item / p.num_kv_heads], head, heads, context.scratch);
   }
 }
 
@@ -152,20 +161,21 @@ template <typename Reader>
 void tile_item(const AttentionParams& p, const TileWork& work, int32_t kv_head,
                std::byte* scratch) {
   Tile tile(p, scratch);
-  const Reader reader(p, work.req, kv_head);
+  tile.first_head = kv_head;
+  const Reader reader(p, work.req);
   const int32_t query_len = p.query_start_loc[work.req + 1] - p.query_start_loc[work.req];
   add_tokens(p, work.req, work.first_token, std::min(p.tile_tokens, query_len - work.first_token),
              false, tile);
-  load_queries(p, kv_head, tile);
+  load_queries(p, tile);
   std::fill_n(tile.total_weight, tile.rows(), 0.0F);
   const int32_t begin = tile.tokens[0].visible.lo / kSplitTokens;
   const int32_t end = num_splits(tile.tokens[tile.num_tokens - 1].visible.hi);
   for (int32_t split = begin; split < end; ++split) {
-    if (attend_split(p, reader, kv_head, split * kSplitTokens, kSplitTokens, tile)) {
+    if (attend_split(p, reader, split * kSplitTokens, kSplitTokens, tile)) {
       fold_split(tile);
     }
   }
-  write_totals(p, kv_head, tile);
+  write_totals(p, tile);
 }
 
 template <typename Reader>
@@ -198,6 +208,7 @@ void gathered_item(const GatheredExtendParams& g, const TileWork& work, int32_t 
                    std::byte* scratch) {
   const AttentionParams& p = g.attention;
   Tile tile(p, scratch);
+  tile.first_head = kv_head;
   const int32_t query_len = p.query_start_loc[work.req + 1] - p.query_start_loc[work.req];
   add_tokens(p, work.req, work.first_token, std::min(p.tile_tokens, query_len - work.first_token),
              false, tile);
@@ -205,13 +216,12 @@ void gathered_item(const GatheredExtendParams& g, const TileWork& work, int32_t 
   if (g.chunk_start >= std::max(hi, 1)) {
     return;  // written by an earlier chunk
   }
-  const GatheredReader reader(p, int64_t{work.req - g.first_req} * g.chunk_tokens, g.chunk_start,
-                              kv_head);
-  load_queries(p, kv_head, tile);
+  const GatheredReader reader(p, int64_t{work.req - g.first_req} * g.chunk_tokens, g.chunk_start);
+  load_queries(p, tile);
   const auto record = [&](int32_t row) {
-    const int64_t token = tile.tokens[row / tile.group].token;
-    const int64_t head = int64_t{kv_head} * tile.group + row % tile.group;
-    return p.gather.running + (token * p.num_heads + head) * (int64_t{p.head_size_v} + 2);
+    const int64_t token = tile.tokens[tile.token_of(row)].token;
+    return p.gather.running +
+           (token * p.num_heads + tile.query_head(row)) * (int64_t{p.head_size_v} + 2);
   };
   for (int32_t row = 0; row < tile.rows(); ++row) {
     const float* stored = record(row);
@@ -224,13 +234,13 @@ void gathered_item(const GatheredExtendParams& g, const TileWork& work, int32_t 
   const int32_t chunk_end = g.chunk_start + g.chunk_tokens;
   for (int32_t start = g.chunk_start; start < std::min(chunk_end, hi);) {
     const int32_t end = std::min((start / kSplitTokens + 1) * kSplitTokens, chunk_end);
-    if (attend_split(p, reader, kv_head, start, end - start, tile)) {
+    if (attend_split(p, reader, start, end - start, tile)) {
       fold_split(tile);
     }
     start = end;
   }
   if (chunk_end >= hi) {
-    write_totals(p, kv_head, tile);
+    write_totals(p, tile);
     return;
   }
   for (int32_t row = 0; row < tile.rows(); ++row) {

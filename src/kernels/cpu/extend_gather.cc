@@ -21,9 +21,10 @@ void copy_row(const CacheParams& cache, bool key, CacheElement e, int32_t size, 
     std::memcpy(dst, base + static_cast<size_t>(at) * width, static_cast<size_t>(size) * width);
     return;
   }
-  for (; e.dim < size; ++e.dim, dst += width) {
+  const int32_t piece = key ? cache.x : 1;  // elements of a row that lie side by side
+  for (; e.dim < size; e.dim += piece, dst += static_cast<size_t>(piece) * width) {
     const int64_t at = key ? key_offset(cache, e) : value_offset(cache, e);
-    std::memcpy(dst, base + static_cast<size_t>(at) * width, width);
+    std::memcpy(dst, base + static_cast<size_t>(at) * width, static_cast<size_t>(piece) * width);
   }
 }
 

@@ -7,6 +7,7 @@
 #endif
 
 #include <cstring>
+#include <type_traits>
 
 #include "base/float_convert.h"
 #include "device/cpu/simd/vec8-inl.h"
@@ -27,43 +28,62 @@ HWY_INLINE VF widen_f16(const uint16_t* p) {
   return hn::PromoteTo(DF(), hn::BitCast(df16, hn::LoadU(d16, p)));
 }
 
-// Sign and magnitude of e4m3 codes as the bits of a float32; `factor` holds the exponent bias.
-// Wrong for the codes that are NaN.
-template <class D, class V>
-HWY_INLINE V e4m3_bits(D d32, V code, float factor) {
-  const auto magnitude = hn::And(code, hn::Set(d32, 0x7FU));
-  const VF scaled = hn::Mul(hn::BitCast(DF(), hn::ShiftLeft<20>(magnitude)), hn::Set(DF(), factor));
-  const auto sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(d32, 0x80U)));
-  return hn::Or(hn::BitCast(d32, scaled), sign);
-}
-
-// The same bits as the scalar to_float(Float8E4M3), NaN included.
-HWY_INLINE VF widen_fp8(const uint8_t* p) {
-  const hn::Rebind<uint8_t, DF> d8;
-  const hn::Rebind<uint32_t, DF> d32;
-  const auto code = hn::PromoteTo(d32, hn::LoadU(d8, p));
-  const auto sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(d32, 0x80U)));
-  const auto is_nan = hn::Eq(hn::And(code, hn::Set(d32, 0x7FU)), hn::Set(d32, 0x7FU));
-  const auto nan = hn::Or(hn::Set(d32, 0x7FC00000U), sign);
-  return hn::BitCast(DF(), hn::IfThenElse(is_nan, nan, e4m3_bits(d32, code, 0x1.0p120F)));
-}
-
-// The same bits as the scalar to_float(Float8E4M3FNUZ).
-HWY_INLINE VF widen_fp8_fnuz(const uint8_t* p) {
-  const hn::Rebind<uint8_t, DF> d8;
-  const hn::Rebind<uint32_t, DF> d32;
-  const auto code = hn::PromoteTo(d32, hn::LoadU(d8, p));
-  const auto is_nan = hn::Eq(code, hn::Set(d32, 0x80U));
-  const auto nan = hn::Set(d32, 0x7FC00000U);
-  return hn::BitCast(DF(), hn::IfThenElse(is_nan, nan, e4m3_bits(d32, code, 0x1.0p119F)));
-}
-
-HWY_INLINE VF widen_fp8_e5m2(const uint8_t* p) {
-  const hn::Rebind<uint8_t, DF> d8;
-  const hn::Rebind<uint16_t, DF> d16;
+// float16 to twice or once as many lanes of float32.
+template <class D16, class V16>
+HWY_INLINE void promote_halves(D16 /*d16*/, V16 half, VF (&out)[1]) {
   const hn::Rebind<hwy::float16_t, DF> df16;
-  const auto half = hn::ShiftLeft<8>(hn::PromoteTo(d16, hn::LoadU(d8, p)));
-  return hn::PromoteTo(DF(), hn::BitCast(df16, half));
+  out[0] = hn::PromoteTo(DF(), hn::BitCast(df16, half));
+}
+#if HWY_TARGET != HWY_SCALAR
+template <class D16, class V16>
+HWY_INLINE void promote_halves(D16 /*d16*/, V16 half, VF (&out)[2]) {
+  const hn::Half<D16> low;
+  const hn::Rebind<hwy::float16_t, DF> df16;
+  out[0] = hn::PromoteTo(DF(), hn::BitCast(df16, hn::LowerHalf(low, half)));
+  out[1] = hn::PromoteTo(DF(), hn::BitCast(df16, hn::UpperHalf(low, half)));
+}
+#endif
+
+// N vectors of e4m3 codes by way of float16: with the sign in place and the other seven bits under
+// it, a code is a float16 that is 2^(difference of the biases) too small, subnormals included. NaN
+// is every code for which is_nan(bits) holds: all ones make it NaN there too.
+template <size_t N, typename IsNaN>
+HWY_INLINE void widen_e4m3(const uint8_t* p, float factor, const IsNaN& is_nan, VF (&out)[N]) {
+  const hn::CappedTag<int16_t, N * kLanes> d16;
+  const hn::Rebind<int8_t, decltype(d16)> d8;
+  const auto code = hn::PromoteTo(d16, hn::LoadU(d8, reinterpret_cast<const int8_t*>(p)));
+  const auto bits = hn::And(hn::ShiftLeft<7>(code), hn::Set(d16, static_cast<int16_t>(0xBF80)));
+  promote_halves(d16, hn::Or(bits, hn::VecFromMask(d16, is_nan(d16, bits))), out);
+  for (VF& v : out) {
+    v = hn::Mul(v, hn::Set(DF(), factor));
+  }
+}
+
+// The same values as the scalar to_float of each type; NaN where it has NaN.
+template <size_t N>
+HWY_INLINE void widen(const Float8E4M3* p, VF (&out)[N]) {
+  widen_e4m3(
+      reinterpret_cast<const uint8_t*>(p), 256.0F,
+      [](auto d16, auto bits) HWY_ATTR {
+        const auto magnitude = hn::Set(d16, 0x3F80);
+        return hn::Eq(hn::And(bits, magnitude), magnitude);
+      },
+      out);
+}
+template <size_t N>
+HWY_INLINE void widen(const Float8E4M3FNUZ* p, VF (&out)[N]) {
+  widen_e4m3(
+      reinterpret_cast<const uint8_t*>(p), 128.0F,
+      [](auto d16, auto bits)
+          HWY_ATTR { return hn::Eq(bits, hn::Set(d16, static_cast<int16_t>(0x8000))); },
+      out);
+}
+template <size_t N>
+HWY_INLINE void widen(const Float8E5M2* p, VF (&out)[N]) {  // the upper half of a float16
+  const hn::CappedTag<uint16_t, N * kLanes> d16;
+  const hn::Rebind<uint8_t, decltype(d16)> d8;
+  const auto code = hn::LoadU(d8, reinterpret_cast<const uint8_t*>(p));
+  promote_halves(d16, hn::ShiftLeft<8>(hn::PromoteTo(d16, code)), out);
 }
 
 HWY_INLINE VF widen_int8(const int8_t* p) {
@@ -88,16 +108,41 @@ HWY_INLINE Vec8 load8(const BFloat16* p) {
 HWY_INLINE Vec8 load8(const Half* p) {
   return widen8(reinterpret_cast<const uint16_t*>(p), widen_f16);
 }
-HWY_INLINE Vec8 load8(const Float8E4M3* p) {
-  return widen8(reinterpret_cast<const uint8_t*>(p), widen_fp8);
-}
-HWY_INLINE Vec8 load8(const Float8E4M3FNUZ* p) {
-  return widen8(reinterpret_cast<const uint8_t*>(p), widen_fp8_fnuz);
-}
-HWY_INLINE Vec8 load8(const Float8E5M2* p) {
-  return widen8(reinterpret_cast<const uint8_t*>(p), widen_fp8_e5m2);
+template <typename T>
+constexpr bool kIsFloat8 = std::is_same_v<T, Float8E4M3> || std::is_same_v<T, Float8E4M3FNUZ> ||
+                           std::is_same_v<T, Float8E5M2>;
+
+template <typename T>
+requires kIsFloat8<T> HWY_INLINE Vec8 load8(const T* p) {
+  Vec8 r;
+  for (size_t i = 0; i < kParts; ++i) {
+    VF part[1];
+    widen(p + i * kLanes, part);
+    r.part[i] = part[0];
+  }
+  return r;
 }
 HWY_INLINE Vec8 load8(const int8_t* p) { return widen8(p, widen_int8); }
+
+// How many Vec8s of a type are best widened at a time, and those.
+template <typename T>
+constexpr int kWiden = kIsFloat8<T>&& kLanes > 1 ? 2 : 1;
+
+template <typename T>
+HWY_INLINE void load_wide(const T* p, Vec8 (&out)[1]) {
+  out[0] = load8(p);
+}
+#if HWY_TARGET != HWY_SCALAR
+template <typename T>
+HWY_INLINE void load_wide(const T* p, Vec8 (&out)[2]) {
+  for (size_t i = 0; i < kParts; ++i) {
+    VF pair[2];
+    widen(p + 2 * i * kLanes, pair);
+    out[2 * i / kParts].part[2 * i % kParts] = pair[0];
+    out[(2 * i + 1) / kParts].part[(2 * i + 1) % kParts] = pair[1];
+  }
+}
+#endif
 
 template <typename T>
 HWY_INLINE void widen_row(const T* src, int64_t n, float* dst) {

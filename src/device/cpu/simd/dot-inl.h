@@ -23,29 +23,38 @@ template <int R, int C>
 HWY_INLINE void dot_tile(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t n,
                          float (&sums)[R][C]) {
   Vec8 acc[R][C];
+  HWY_UNROLL(16)
   for (int r = 0; r < R; ++r) {
+    HWY_UNROLL(16)
     for (int c = 0; c < C; ++c) {
       acc[r][c] = zero8();
     }
   }
   for (int64_t i = 0; i < n; i += 8) {
     Vec8 x[R];
+    HWY_UNROLL(16)
     for (int r = 0; r < R; ++r) {
       x[r] = load8(a + r * lda + i);
     }
+    HWY_UNROLL(16)
     for (int c = 0; c < C; ++c) {
-      const Vec8 y = load8(b + c * ldb + i);
+      Vec8 y = load8(b + c * ldb + i);
+      keep(y);
+      HWY_UNROLL(16)
       for (int r = 0; r < R; ++r) {
         acc[r][c] = mul_add(x[r], y, acc[r][c]);
       }
     }
   }
+  HWY_UNROLL(16)
   for (int r = 0; r < R; ++r) {
     if constexpr (C % 4 == 0) {
+      HWY_UNROLL(16)
       for (int c = 0; c < C; c += 4) {
         sum8x4(&acc[r][c], &sums[r][c]);
       }
     } else {
+      HWY_UNROLL(16)
       for (int c = 0; c < C; ++c) {
         sums[r][c] = sum8(acc[r][c]);
       }
@@ -103,24 +112,32 @@ template <int R, int C>
 HWY_INLINE void accumulate_tile(const float* w, int64_t ldw, const float* v, int64_t ldv,
                                 int64_t tokens, float* out, int64_t ldo) {
   Vec8 acc[R][C];
+  HWY_UNROLL(16)
   for (int r = 0; r < R; ++r) {
+    HWY_UNROLL(16)
     for (int c = 0; c < C; ++c) {
       acc[r][c] = load8(out + r * ldo + int64_t{8} * c);
     }
   }
   for (int64_t j = 0; j < tokens; ++j) {
     Vec8 x[R];
+    HWY_UNROLL(16)
     for (int r = 0; r < R; ++r) {
       x[r] = set8(w[r * ldw + j]);
     }
+    HWY_UNROLL(16)
     for (int c = 0; c < C; ++c) {
-      const Vec8 y = load8(v + j * ldv + int64_t{8} * c);
+      Vec8 y = load8(v + j * ldv + int64_t{8} * c);
+      keep(y);
+      HWY_UNROLL(16)
       for (int r = 0; r < R; ++r) {
         acc[r][c] = mul_add(x[r], y, acc[r][c]);
       }
     }
   }
+  HWY_UNROLL(16)
   for (int r = 0; r < R; ++r) {
+    HWY_UNROLL(16)
     for (int c = 0; c < C; ++c) {
       store8(acc[r][c], out + r * ldo + int64_t{8} * c);
     }

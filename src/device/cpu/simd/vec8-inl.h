@@ -57,6 +57,23 @@ HWY_INLINE void store8(const Vec8& v, float* p) {
   }
 }
 
+// Holds v in registers from here on: compilers otherwise load it again for every use, and loads,
+// not multiplications, then bound the loop (1.3 times as long on AVX2).
+HWY_INLINE void keep(Vec8& v) {
+#if (HWY_ARCH_X86 || HWY_ARCH_ARM_A64) && HWY_TARGET != HWY_SCALAR && \
+    (HWY_COMPILER_GCC || HWY_COMPILER_CLANG)
+  for (size_t i = 0; i < kParts; ++i) {
+#if HWY_ARCH_X86
+    asm("" : "+x"(v.part[i].raw));
+#else
+    asm("" : "+w"(v.part[i].raw));
+#endif
+  }
+#else
+  (void)v;
+#endif
+}
+
 // a * b + c
 HWY_INLINE Vec8 mul_add(const Vec8& a, const Vec8& b, const Vec8& c) {
   Vec8 r;
