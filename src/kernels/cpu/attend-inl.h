@@ -72,7 +72,8 @@ struct Tile {
   static size_t bytes(int64_t tile_tokens, int64_t group, int64_t head_size, int64_t head_size_v) {
     const int64_t rows = tile_tokens * group;
     const int64_t floats = rows * (head_size + 2 * head_size_v + kSplitTokens + 4) + kSplitTokens +
-                           2 * kRowsAtOnce * std::max(head_size, head_size_v) + 2 * tile_tokens;
+                           int64_t{2} * kRowsAtOnce * std::max(head_size, head_size_v) +
+                           2 * tile_tokens;
     return static_cast<size_t>(floats) * sizeof(float) + token_bytes(tile_tokens);
   }
 

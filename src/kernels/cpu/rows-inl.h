@@ -70,7 +70,7 @@ HWY_INLINE void multiply_step(const float* q, int64_t n, const T* const (&key)[C
 template <int R, int C, typename T>
 HWY_INLINE void few_products(const float* q, int64_t n, const Rows& keys, int32_t j,
                              float* products) {
-  constexpr int W = kWiden<T>;
+  constexpr int kWide = kWiden<T>;
   const T* key[C];
   Vec8 acc[C][R];
   HWY_UNROLL(16)
@@ -83,10 +83,10 @@ HWY_INLINE void few_products(const float* q, int64_t n, const Rows& keys, int32_
   }
   int64_t d = 0;
   HWY_UNROLL(2)
-  for (; d + int64_t{8} * W <= n; d += int64_t{8} * W) {
-    multiply_step<W>(q, n, key, d, acc);
+  for (; d + int64_t{8} * kWide <= n; d += int64_t{8} * kWide) {
+    multiply_step<kWide>(q, n, key, d, acc);
   }
-  if (W > 1 && d < n) {
+  if (kWide > 1 && d < n) {
     multiply_step<1>(q, n, key, d, acc);
   }
   HWY_UNROLL(16)
@@ -206,7 +206,7 @@ static HWY_NOINLINE void multiply_keys(const float* q, int32_t num_rows, int64_t
 template <int R, int C, typename T>
 HWY_INLINE void few_sums(const float* weights, const Rows& values, int32_t from, int32_t to,
                          int64_t d, int64_t n, const Rows& next, float* out) {
-  constexpr int W = C % kWiden<T> == 0 ? kWiden<T> : 1;
+  constexpr int kWide = C % kWiden<T> == 0 ? kWiden<T> : 1;
   Vec8 acc[R][C];
   HWY_UNROLL(16)
   for (int r = 0; r < R; ++r) {
@@ -219,12 +219,12 @@ HWY_INLINE void few_sums(const float* weights, const Rows& values, int32_t from,
   for (int32_t j = from; j < to; ++j) {
     fetch(next, j, d * static_cast<int64_t>(sizeof(T)));
     const T* value = static_cast<const T*>(values.at[j]) + d;
-    Vec8 v[C / W][W];
+    Vec8 v[C / kWide][kWide];
     HWY_UNROLL(16)
-    for (int c = 0; c < C / W; ++c) {
-      load_wide(value + int64_t{8} * W * c, v[c]);
+    for (int c = 0; c < C / kWide; ++c) {
+      load_wide(value + int64_t{8} * kWide * c, v[c]);
       HWY_UNROLL(16)
-      for (int w = 0; w < W; ++w) {
+      for (int w = 0; w < kWide; ++w) {
         keep(v[c][w]);
       }
     }
@@ -234,7 +234,7 @@ HWY_INLINE void few_sums(const float* weights, const Rows& values, int32_t from,
       keep(weight);
       HWY_UNROLL(16)
       for (int c = 0; c < C; ++c) {
-        acc[r][c] = mul_add(weight, v[c / W][c % W], acc[r][c]);
+        acc[r][c] = mul_add(weight, v[c / kWide][c % kWide], acc[r][c]);
       }
     }
   }
